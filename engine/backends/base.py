@@ -1,0 +1,176 @@
+"""What a body offers to the host: it carries actions out and runs the model. torch, vllm and twin implement this.
+
+Every verb is called by the host's thread, between two steps (a token boundary). Pausing needs no verb: a turn that is
+not in the plan keeps its blocks. Backends know nothing of priority, phase or policy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.costs import Costs
+from engine.geometry import KVDtype, KVGeometry
+from engine.turn import Sampling, TurnId
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The right of one turn to run in the next step. `budget`: at most this many of its pending tokens are computed
+    (1 is a decode step); when no token is left pending one token is sampled."""
+
+    turn: TurnId
+    budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """Who may run. An UPPER bound: a backend may do less (vLLM chunks by itself), and its result says what ran."""
+
+    work: tuple[Work, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStep:
+    """What a step did for one turn. `computed`: pending tokens whose KV was computed. `sampled`: the next token, if
+    none is left pending. `error`: the reason if this turn alone failed; it must then be closed."""
+
+    turn: TurnId
+    computed: int
+    sampled: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """`seconds`: wall time of the step (virtual on the twin). `preempted`: turns that the backend itself put off and
+    whose KV it threw away (vLLM may); empty for torch."""
+
+    turns: tuple[TurnStep, ...]
+    seconds: float
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    preempted: tuple[TurnId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A copy between arena and host pool: bytes and seconds, staging included."""
+
+    nbytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A switch of KV precision: bytes read plus bytes written in the arena, seconds, and the arena's blocks after."""
+
+    nbytes: int
+    seconds: float
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Bytes as they are on the device. `device_used` is the device's own reading for all processes (None: no sensor);
+    `arena_bytes` is the whole arena, `blocks_*` count at the present precision; host figures are of the pinned pool."""
+
+    weights_bytes: int
+    runtime_bytes: int
+    arena_bytes: int
+    block_bytes: int
+    blocks_total: int
+    blocks_free: int
+    host_total_bytes: int
+    host_used_bytes: int
+    device_total: int | None = None
+    device_used: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one turn holds: `kv_tokens` computed and kept (in the arena or in its host copy), blocks in the arena,
+    bytes in the host pool, the precision of the host copy."""
+
+    kv_tokens: int
+    blocks: int
+    host_bytes: int = 0
+    host_dtype: KVDtype | None = None
+
+
+class Backend(Protocol):
+    """The verbs. All raise UnknownTurn for a turn that is not open."""
+
+    name: str
+    geometry: KVGeometry
+    block_size: int
+    max_context: int
+    vocab_size: int
+
+    @property
+    def kv_dtype(self) -> KVDtype: ...
+
+    @property
+    def kv_dtypes(self) -> frozenset[KVDtype]:
+        """Precisions that `set_kv_dtype` accepts."""
+        ...
+
+    def open(self, turn: TurnId, tokens: Sequence[int], sampling: Sampling) -> None:
+        """Make a turn known with its first tokens, all pending; it holds nothing yet."""
+        ...
+
+    def step(self, plan: StepPlan) -> StepResult:
+        """Compute up to `budget` pending tokens of each turn and sample where none is left. The sampled token becomes
+        the turn's one pending token. Blocks are taken as needed; raises IntegrityError if the plan did not leave
+        room for them (the governor reserves)."""
+        ...
+
+    def extend(self, turn: TurnId, keep: int, tokens: Sequence[int]) -> None:
+        """A blocked or finished turn goes on: keep its first `keep` tokens (and their KV, in whatever tier), cut what
+        is behind, append `tokens` as pending."""
+        ...
+
+    def swap_out(self, turn: TurnId) -> Moved | None:
+        """Copy the turn's blocks to the host pool, then free them. None: no room in the pool, nothing changed."""
+        ...
+
+    def swap_in(self, turn: TurnId) -> Moved | None:
+        """Bring the host copy back, converting it to the present precision, and free it. None: no room in the arena,
+        nothing changed. Raises CorruptCopy when the copy is unusable: the turn is then dropped, nothing else."""
+        ...
+
+    def drop(self, turn: TurnId) -> None:
+        """Free the turn's KV in every tier; all its tokens become pending."""
+        ...
+
+    def close(self, turn: TurnId) -> None:
+        """Forget the turn and free all that it holds."""
+        ...
+
+    def holding(self, turn: TurnId) -> Holding: ...
+
+    def set_kv_dtype(self, dtype: KVDtype) -> Converted:
+        """Convert the arena in place; host copies keep the precision they were made in. Raises Refused, with nothing
+        changed, if the held blocks do not fit at `dtype` (move turns out first; `blocks_at` tells)."""
+        ...
+
+    def blocks_at(self, dtype: KVDtype) -> int:
+        """Blocks that the arena holds at `dtype`."""
+        ...
+
+    def block_bytes_at(self, dtype: KVDtype) -> int: ...
+
+    def set_host_pool(self, nbytes: int) -> None:
+        """Resize the host pool. Raises Refused, with nothing changed, if more than `nbytes` is in use."""
+        ...
+
+    def memory(self) -> DeviceMemory: ...
+
+    def calibrate(self) -> Costs:
+        """Measured copy bandwidth, prefill rate and decode step. Only when no turn is open."""
+        ...
+
+    def check_integrity(self) -> None:
+        """free + held == total in arena and host pool, no block held twice; raises IntegrityError."""
+        ...
+
+    def shutdown(self) -> None: ...
