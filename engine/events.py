@@ -1,0 +1,69 @@
+"""Events and intervals: what happened, for the page's list, the charts' marks and the CSV files."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.geometry import KVDtype
+from engine.turn import Phase, Priority, Tier, TurnId
+
+
+class EventKind(StrEnum):
+    KNOB = "knob"
+    SUBMIT = "submit"
+    PREEMPT = "preempt"
+    RESUME = "resume"
+    SWAP_OUT = "swap out"
+    SWAP_IN = "swap in"
+    DROP = "drop"
+    BLOCK = "block"
+    UNBLOCK = "unblock"
+    FINISH = "finish"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    STALL = "stall"
+    REFUSE = "refuse"
+    ENGINE = "engine"
+    SWARM = "swarm"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`at`: engine clock, seconds; `utc`: epoch seconds; `step`: the step at whose boundary it took effect; `author`:
+    governor, engine, or who asked (page, cli, api, swarm). `name`, `old`, `new`: a knob and its values. `seconds`: how
+    long it took; `nbytes`: bytes moved."""
+
+    at: float
+    utc: float
+    step: int
+    kind: EventKind
+    author: str
+    text: str
+    turn: TurnId | None = None
+    agent: str | None = None
+    name: str | None = None
+    old: str | None = None
+    new: str | None = None
+    nbytes: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A span in which a turn kept one phase, tier, tool and KV precision; one row of timeline.csv. Times are epoch
+    seconds; bytes and tokens as they were at its end; `queued_ms`: how long it wanted a slot and had none."""
+
+    start_utc: float
+    end_utc: float
+    agent: str
+    turn: TurnId
+    priority: Priority
+    phase: Phase
+    tier: Tier
+    tool: str | None
+    context_tokens: int
+    kv_bytes: int
+    kv_bytes_card_scale: int
+    kv_dtype: KVDtype
+    policy: str
+    queued_ms: float

@@ -1,0 +1,94 @@
+"""The live knobs: what an operator may change while the swarm runs, with their ranges. Values are validated where a
+Knobs is made; a bad one raises BadKnob and the old set stays in force."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.errors import BadKnob
+from engine.geometry import KVDtype
+
+KNOWN_UNITS = {
+    "high_watermark": "fraction of the arena",
+    "low_watermark": "fraction of the arena",
+    "long_turn_tokens": "tokens",
+    "host_pool_bytes": "bytes",
+    "max_running": "slots",
+    "min_quantum_s": "s",
+    "prefill_chunk": "tokens",
+    "abandon_after_s": "s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """`high_watermark`, `low_watermark`: fractions of the arena at which paused and blocked turns start and stop being
+    moved out, measured on what the next step will need. `long_turn_tokens`: a paused turn of at least this many tokens
+    is long and leaves already above the low watermark. `min_quantum_s`: a resumed turn is not preempted sooner.
+    `abandon_after_s`: a turn blocked for longer loses its KV, and after four times as long it fails."""
+
+    kv_dtype: KVDtype = KVDtype.FP16
+    policy: str = "walk-down"
+    high_watermark: float = 1.0
+    low_watermark: float = 0.9
+    long_turn_tokens: int = 2048
+    host_pool_bytes: int = 0
+    max_running: int = 8
+    min_quantum_s: float = 0.25
+    prefill_chunk: int = 256
+    abandon_after_s: float = 900.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kv_dtype", _dtype(self.kv_dtype))
+        if not isinstance(self.policy, str) or not self.policy:
+            raise BadKnob(f"policy {self.policy!r} is not a name; choose one of the listed policies")
+        _fraction("high_watermark", self.high_watermark)
+        _fraction("low_watermark", self.low_watermark)
+        if self.low_watermark > self.high_watermark:
+            raise BadKnob(
+                f"low_watermark {self.low_watermark:g} is above high_watermark {self.high_watermark:g}; "
+                "the low one must not be higher"
+            )
+        _whole("long_turn_tokens", self.long_turn_tokens, 1, 10_000_000)
+        _whole("host_pool_bytes", self.host_pool_bytes, 0, 1 << 44)
+        _whole("max_running", self.max_running, 1, 64)
+        _whole("prefill_chunk", self.prefill_chunk, 16, 16_384)
+        _seconds("min_quantum_s", self.min_quantum_s, 0.0, 600.0)
+        _seconds("abandon_after_s", self.abandon_after_s, 0.1, 604_800.0)
+
+    def changed(self, changes: Mapping[str, object]) -> "Knobs":
+        """This set with `changes` applied; raises BadKnob for an unknown name or a value out of range."""
+        names = {f.name for f in dataclasses.fields(self)}
+        for name in changes:
+            if name not in names:
+                raise BadKnob(f"there is no knob {name!r}; the knobs are {', '.join(sorted(names))}")
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+
+def _dtype(value: object) -> KVDtype:
+    try:
+        return KVDtype(str(value))
+    except ValueError:
+        raise BadKnob(f"kv_dtype {value!r} is not known; choose fp16 or q8") from None
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise BadKnob(f"{name} {value!r} is not a number; give it in {KNOWN_UNITS[name]}")
+    return float(value)
+
+
+def _fraction(name: str, value: object) -> None:
+    if not 0.05 <= _number(name, value) <= 1.0:
+        raise BadKnob(f"{name} {value!r} is outside 0.05 to 1.0; it is a {KNOWN_UNITS[name]}")
+
+
+def _seconds(name: str, value: object, low: float, high: float) -> None:
+    if not low <= _number(name, value) <= high:
+        raise BadKnob(f"{name} {value!r} is outside {low:g} to {high:g} s")
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise BadKnob(f"{name} {value!r} is not a whole number from {low:,} to {high:,} ({KNOWN_UNITS[name]})")

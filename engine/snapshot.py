@@ -1,0 +1,185 @@
+"""What panels read: one frozen Snapshot, published after each step by swapping a reference."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from engine.backends.base import DeviceMemory
+from engine.costs import Costs
+from engine.events import Event
+from engine.geometry import KVDtype
+from engine.knobs import Knobs
+from engine.turn import Phase, Priority, Tier, TurnId
+
+
+class HostState(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    IDLE = "idle"
+    STALLED = "stalled"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """Progress of the start: stage is download, check, convert, load, compile or calibrate; fraction None: unknown."""
+
+    stage: str
+    fraction: float | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """One live turn as the table shows it. Bytes are of this machine."""
+
+    id: TurnId
+    agent: str
+    priority: Priority
+    phase: Phase
+    tier: Tier
+    tool: str | None
+    held: bool
+    context_tokens: int
+    generated_tokens: int
+    kv_tokens: int
+    kv_bytes: int
+    host_bytes: int
+    in_phase_s: float
+    queued_s: float
+    preemptions: int
+    swaps: int
+    recomputed_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """The stack, bytes of this machine: sums over the real block table. `paused_kv`: preempted turns, and turns back
+    from a tool that wait for a slot; `blocked_kv`: waiting on a tool; `forced`: KV bytes (at the present precision) of
+    turns that had to leave the device and have not come back; `other`: device reading minus what is accounted
+    (None: no sensor); `at_other_dtype`: running + paused + blocked KV if the precision were the other one."""
+
+    weights: int
+    runtime: int
+    running_kv: int
+    paused_kv: int
+    blocked_kv: int
+    forced: int
+    other: int | None
+    arena: int
+    at_other_dtype: int
+
+    @property
+    def ceiling(self) -> int:
+        """Usable bytes: weights, runtime and the whole arena."""
+        return self.weights + self.runtime + self.arena
+
+    @property
+    def used(self) -> int:
+        return self.weights + self.runtime + self.running_kv + self.paused_kv + self.blocked_kv
+
+    @property
+    def headroom(self) -> int:
+        return self.ceiling - self.used
+
+
+@dataclass(frozen=True, slots=True)
+class CardScale:
+    """How this machine's bytes become the card's: KV bytes x `factor`, weights and runtime from the card's profile,
+    the line at `ceiling_bytes`. factor = the card's KV budget / this arena."""
+
+    card: str
+    factor: float
+    weights_bytes: int
+    runtime_bytes: int
+    ceiling_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Sums since the start; none ever falls."""
+
+    turns: int = 0
+    finished: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    recomputed_tokens: int = 0
+    preemptions: int = 0
+    swaps_out: int = 0
+    swaps_in: int = 0
+    swap_out_bytes: int = 0
+    swap_in_bytes: int = 0
+    swap_seconds: float = 0.0
+    drops: int = 0
+    stalls: int = 0
+    abandoned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Over the last window (10 s for rates, the last 256 values for latencies); None: nothing measured yet.
+    Latencies in seconds. `blocked_fraction` b: the share of live agents' wall clock spent blocked on tools."""
+
+    decode_tokens_per_s: float | None = None
+    prefill_tokens_per_s: float | None = None
+    ttft_p50: float | None = None
+    ttft_p95: float | None = None
+    ttft_foreground_p50: float | None = None
+    ttft_foreground_p95: float | None = None
+    itl_p50: float | None = None
+    itl_p95: float | None = None
+    blocked_fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One point of the charts and one row of samples.csv."""
+
+    at: float
+    utc: float
+    step: int
+    bands: Bands
+    kv_dtype: KVDtype
+    host_used_bytes: int
+    host_total_bytes: int
+    running: int
+    waiting: int
+    paused: int
+    blocked: int
+    counters: Counters
+    rates: Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """`at`: engine clock (monotonic s); `utc`: epoch seconds of the same instant on the engine's own wall clock, which
+    never runs backwards. `paused_fit`: how many average paused turns still fit, at the present precision and by dtype.
+    `error`: why the engine failed, one sentence."""
+
+    session: str
+    state: HostState
+    at: float
+    utc: float
+    step: int
+    model: str
+    backend: str
+    knobs: Knobs
+    policies: tuple[str, ...]
+    turns: tuple[TurnRow, ...] = ()
+    bands: Bands | None = None
+    memory: DeviceMemory | None = None
+    card: CardScale | None = None
+    counters: Counters = field(default_factory=Counters)
+    rates: Rates = field(default_factory=Rates)
+    costs: Costs | None = None
+    average_turn_tokens: int = 768
+    bytes_per_token: int = 0
+    paused_fit: int | None = None
+    paused_fit_by_dtype: tuple[tuple[KVDtype, int], ...] = ()
+    events: tuple[Event, ...] = ()
+    startup: Startup | None = None
+    error: str | None = None
+    stalled: str | None = None
+    recorder_behind: int = 0
