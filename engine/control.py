@@ -1,0 +1,89 @@
+"""The host as others see it: pages, swarm, CLI, benches and API use these calls and read snapshots; nothing else.
+
+Commands may come from any thread. They are carried out at the next token boundary; the Future then holds the result,
+or a Refused (its text is one sentence for the user). Nobody waits inside the engine: listeners must not block.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.events import Event, Interval
+from engine.knobs import Knobs
+from engine.models.loaded import LoadedModel
+from engine.snapshot import Sample, Snapshot
+from engine.turn import TurnId, TurnRequest, TurnUpdate
+
+Listener = Callable[[TurnUpdate], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Unblock:
+    """A tool's result for a blocked turn: tokens to append (may be empty), and how the turn goes on."""
+
+    turn: TurnId
+    tokens: tuple[int, ...]
+    max_tokens: int = 256
+    then_block: str | None = None
+
+
+class Sink(Protocol):
+    """Where the host puts what happened. Called on the engine's thread: must copy and return at once. The session is
+    named in `begin` and the same until the next `begin`."""
+
+    def begin(self, session: str, snapshot: Snapshot) -> None: ...
+    def event(self, event: Event) -> None: ...
+    def interval(self, interval: Interval) -> None: ...
+    def sample(self, sample: Sample) -> None: ...
+
+    @property
+    def behind(self) -> int:
+        """Records taken and not yet stored."""
+        ...
+
+
+class Control(Protocol):
+    """`author` names who asks, for the event: page, cli, api, swarm, schedule, bench."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The latest; an immutable object, replaced after each step."""
+        ...
+
+    @property
+    def model(self) -> LoadedModel | None:
+        """None until it is loaded."""
+        ...
+
+    def samples(self, since: float = float("-inf")) -> Sequence[Sample]:
+        """Points of the charts with `at` > since (engine clock), oldest first; bounded in number."""
+        ...
+
+    def events(self) -> Sequence[Event]:
+        """The latest events, oldest first; bounded in number."""
+        ...
+
+    def submit(self, request: TurnRequest, listener: Listener | None = None, author: str = "api") -> "Future[TurnId]":
+        """Refused: a prompt that can never fit (sizes in the sentence), bad sampling values, an engine not running."""
+        ...
+
+    def block(self, turn: TurnId, tool: str, author: str = "api") -> "Future[str]":
+        """The turn waits on a tool from the next token boundary; its slot is free at once, its context kept."""
+        ...
+
+    def unblock(self, result: Unblock, author: str = "api") -> "Future[str]": ...
+    def cancel(self, turn: TurnId, author: str = "api") -> "Future[str]": ...
+    def pause(self, turn: TurnId, author: str = "api") -> "Future[str]": ...
+    def resume(self, turn: TurnId, author: str = "api") -> "Future[str]": ...
+    def swap_out(self, turn: TurnId, author: str = "api") -> "Future[str]": ...
+    def drop(self, turn: TurnId, author: str = "api") -> "Future[str]": ...
+
+    def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
+        """Validated as a whole; each changed knob becomes one event."""
+        ...
+
+    def restart(self, model: str | None = None) -> None:
+        """Stop the engine (turns fail with a sentence) and start it again, on another model if named. Recorded data
+        stays. Returns at once; the snapshot shows the progress."""
+        ...
