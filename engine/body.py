@@ -1,0 +1,80 @@
+"""Opening a body: from a choice of model and sizes to a loaded model and a backend ready to step."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.backends.base import Backend
+from engine.costs import Costs
+from engine.errors import Refused
+from engine.geometry import KVDtype
+from engine.models.loaded import LoadedModel
+from engine.snapshot import CardScale, Startup
+
+Report = Callable[[Startup], None]
+
+AVERAGE_TURN_TOKENS = 768
+
+
+@dataclass(frozen=True, slots=True)
+class BodyConfig:
+    """What is fixed at the start. `model`: path, Hugging Face id, or None for the default. `arena_tokens`: size of the
+    arena in fp16 tokens; None: ten average turns and one growth block per slot (the stand-in's proportion of the
+    card), or, with a GPU or `ceiling_bytes`, what the device leaves beside weights and runtime. `host_bytes`: None: six
+    times the arena."""
+
+    model: str | None = None
+    backend: str = "torch"
+    device: str = "auto"
+    exact: bool = False
+    kv_dtype: KVDtype = KVDtype.FP16
+    arena_tokens: int | None = None
+    host_bytes: int | None = None
+    ceiling_bytes: int | None = None
+    slots: int = 8
+    average_turn_tokens: int = AVERAGE_TURN_TOKENS
+    card: Path | None = None
+
+    def with_model(self, model: str | None) -> "BodyConfig":
+        return replace(self, model=model)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A backend ready to step, its model, its measured costs, and the card scale that its arena stands for (None: no
+    scaling, the device is the card)."""
+
+    backend: Backend
+    model: LoadedModel | None
+    costs: Costs
+    card: CardScale | None
+
+
+OpenBody = Callable[[BodyConfig, Report], Body]
+
+
+def open_body(config: BodyConfig, report: Report) -> Body:
+    """Load the model and build the backend. Raises ModelError or Refused with one sentence for the user."""
+    from engine.backends.torch.build import build_torch_backend
+    from engine.models.resolve import load_model
+    from engine.telemetry.card import card_scale, load_card, standin_arena_tokens
+
+    if config.backend not in ("torch", "auto"):
+        raise Refused(f"there is no backend {config.backend!r}; choose torch")
+    report(Startup("load", None, "looking for the model"))
+    model = load_model(config.model, lambda p: report(Startup(p.stage, p.fraction, p.note)))
+    scaled = config.arena_tokens is None and config.ceiling_bytes is None
+    backend = build_torch_backend(
+        model,
+        arena_tokens=config.arena_tokens or standin_arena_tokens(config.slots, config.average_turn_tokens),
+        ceiling_bytes=config.ceiling_bytes,
+        host_bytes=config.host_bytes,
+        kv_dtype=config.kv_dtype,
+        exact=config.exact,
+        device=config.device,
+        progress=lambda fraction, note: report(Startup("compile", fraction, note)),
+    )
+    report(Startup("calibrate", None, "measuring copies, prefill and decode"))
+    costs = backend.calibrate()
+    card = card_scale(load_card(config.card), backend.memory().arena_bytes) if scaled else None
+    return Body(backend, model, costs, card)

@@ -1,0 +1,28 @@
+"""The engine's two clocks: a monotonic one for decisions and durations, and epoch seconds derived from it."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+
+class EngineClock:
+    """`utc` is anchored once: setting the machine's wall clock back mid-run never makes a duration negative."""
+
+    def __init__(
+        self, monotonic: Callable[[], float] = time.perf_counter, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._monotonic = monotonic
+        self._anchor = wall() - monotonic()
+
+    def now(self) -> float:
+        """Seconds, monotonic."""
+        return self._monotonic()
+
+    def utc(self, at: float) -> float:
+        """Epoch seconds of the monotonic instant `at`."""
+        return self._anchor + at
+
+
+def iso_utc(epoch: float) -> str:
+    """ISO-8601 in UTC with milliseconds and Z."""
+    return datetime.fromtimestamp(epoch, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

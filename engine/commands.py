@@ -1,0 +1,295 @@
+"""What operators and agents ask for, carried out at a token boundary. Each returns a value for the caller's Future or
+raises Refused with one sentence and nothing changed."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+from engine.backends.torch.sampling import validate_sampling
+from engine.control import Listener, Unblock
+from engine.core import Core
+from engine.errors import Refused
+from engine.events import EventKind
+from engine.geometry import KVDtype, blocks_for
+from engine.knobs import Knobs
+from engine.ledger import LiveTurn
+from engine.output import TurnOutput
+from engine.policies import policies
+from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
+from engine.view import Reason
+
+
+class Commands:
+    """Over one running engine. `rng` draws the seeds of turns that bring none."""
+
+    def __init__(self, core: Core, rng: random.Random) -> None:
+        self._core = core
+        self._rng = rng
+        self._next_id = 1
+
+    # -- agents -----------------------------------------------------------------------------------------------------
+
+    def submit(self, request: TurnRequest, listener: Listener | None, author: str, asked_at: float) -> TurnId:
+        """Take a turn in. The prompt must fit the arena and the model's context; `max_tokens` is cut to the context."""
+        core = self._core
+        self._check_request(request)
+        if request.sampling.seed is None:
+            request = replace(request, sampling=replace(request.sampling, seed=self._rng.getrandbits(63)))
+        turn_id = TurnId(self._next_id)
+        self._next_id += 1
+        tokens = list(request.prompt)
+        core.backend.open(turn_id, tokens, request.sampling)
+        decoder = core.model.tokenizer.stream_decoder() if core.model else None
+        turn = LiveTurn(
+            id=turn_id,
+            request=request,
+            tokens=tokens,
+            output=TurnOutput(decoder, request.stop),
+            listener=listener,
+            arrived_at=asked_at,
+            asked_at=asked_at,
+            max_tokens=request.max_tokens,
+            then_block=request.then_block,
+        )
+        core.ledger.add(turn, asked_at)
+        core.count(turns=1, prompt_tokens=len(tokens))
+        core.event(
+            EventKind.SUBMIT, author, f"{turn.agent}: {len(tokens):,} prompt tokens, {turn.priority.label}", turn
+        )
+        return turn_id
+
+    def block(self, turn_id: TurnId, tool: str, author: str) -> str:
+        core, now = self._core, self._core.clock.now()
+        turn = core.ledger.find(turn_id)
+        if turn.phase is Phase.BLOCKED:
+            raise Refused(f"turn {turn_id} already waits on {turn.tool}; unblock it first")
+        if not tool:
+            raise Refused("the tool has no name; name what the turn waits on")
+        block_turn(core, turn, now, tool, author)
+        return f"{turn.agent} waits on {tool}; its slot is free"
+
+    def unblock(self, result: Unblock, author: str, asked_at: float) -> str:
+        core = self._core
+        turn = core.ledger.find(result.turn)
+        if turn.phase is not Phase.BLOCKED:
+            raise Refused(
+                f"turn {result.turn} is not blocked but in phase {turn.phase}; only a blocked turn takes a result"
+            )
+        self._check_size(len(turn.tokens) + len(result.tokens), "the context with the tool's result")
+        self._check_tokens(result.tokens)
+        _check_max_tokens(result.max_tokens)
+        now = core.clock.now()
+        core.ledger.close_interval(turn, now)
+        core.backend.extend(turn.id, len(turn.tokens), result.tokens)
+        tool = turn.tool
+        turn.tokens.extend(result.tokens)
+        turn.generated, turn.max_tokens, turn.then_block = 0, result.max_tokens, result.then_block
+        turn.output = TurnOutput(core.model.tokenizer.stream_decoder() if core.model else None, turn.request.stop)
+        turn.asked_at = asked_at
+        turn.last_token_at = None
+        core.ledger.move(turn, now, phase=Phase.PAUSED if turn.held else Phase.WAITING)
+        core.count(prompt_tokens=len(result.tokens))
+        core.event(
+            EventKind.UNBLOCK, author, f"{turn.agent} back from {tool}, {len(result.tokens):,} tokens appended", turn
+        )
+        return f"{turn.agent} goes on with {len(result.tokens):,} more tokens"
+
+    def cancel(self, turn_id: TurnId, author: str) -> str:
+        core, now = self._core, self._core.clock.now()
+        turn = core.ledger.find(turn_id)
+        phase = turn.phase
+        core.event(EventKind.CANCEL, author, f"{turn.agent} cancelled while {phase}", turn)
+        core.end(turn, now, Phase.CANCELLED, Finish.CANCELLED)
+        return f"{turn.agent} cancelled while {phase}"
+
+    # -- operators --------------------------------------------------------------------------------------------------
+
+    def pause(self, turn_id: TurnId, author: str) -> str:
+        core, now = self._core, self._core.clock.now()
+        turn = core.ledger.find(turn_id)
+        if turn.held:
+            raise Refused(f"{turn.agent} is already paused; resume it first")
+        self._hold(turn, now)
+        core.event(EventKind.PAUSE, author, f"{turn.agent} paused by the operator", turn)
+        return f"{turn.agent} paused; its KV is {turn.tier}"
+
+    def resume(self, turn_id: TurnId, author: str) -> str:
+        core = self._core
+        turn = core.ledger.find(turn_id)
+        if not turn.held:
+            raise Refused(f"{turn.agent} is not paused by the operator; the governor resumes it by itself")
+        core.ledger.close_interval(turn, core.clock.now())
+        turn.held = False
+        turn.queued_since = core.clock.now()
+        core.event(EventKind.RESUME, author, f"{turn.agent} may go on", turn)
+        return f"{turn.agent} may go on"
+
+    def swap_out(self, turn_id: TurnId, author: str) -> str:
+        core, now = self._core, self._core.clock.now()
+        turn = self._movable(turn_id, {Tier.RESIDENT})
+        nbytes = core.backend.holding(turn_id).blocks * core.backend.memory().block_bytes
+        running = turn.phase.running
+        if not core.swap_out(turn, now, Reason.OPERATOR, author):
+            m = core.backend.memory()
+            free = m.host_total_bytes - m.host_used_bytes
+            raise Refused(
+                f"{turn.agent} needs {_mib(nbytes)} in the host pool and {_mib(free)} are free; "
+                "enlarge the pool or drop a turn"
+            )
+        self._hold_after_move(turn, now, running)
+        return f"{turn.agent} is in the host pool, {_mib(nbytes)}"
+
+    def drop(self, turn_id: TurnId, author: str) -> str:
+        core, now = self._core, self._core.clock.now()
+        turn = self._movable(turn_id, {Tier.RESIDENT, Tier.HOST})
+        tokens = core.backend.holding(turn_id).kv_tokens
+        running = turn.phase.running
+        core.drop(turn, now, Reason.OPERATOR, author)
+        self._hold_after_move(turn, now, running)
+        return f"{turn.agent} dropped; {tokens:,} tokens will be recomputed"
+
+    def set_knobs(self, changes: Mapping[str, object], author: str) -> Knobs:
+        """All or nothing: the whole set is validated before anything moves."""
+        core = self._core
+        old = core.knobs
+        new = old.changed(changes)
+        if new.policy not in policies():
+            raise Refused(f"policy {new.policy!r} is not known; choose {', '.join(sorted(policies()))}")
+        if new.kv_dtype not in core.backend.kv_dtypes:
+            raise Refused(f"this backend has no {new.kv_dtype} KV; choose {', '.join(sorted(core.backend.kv_dtypes))}")
+        if new == old:
+            return old
+        if new.kv_dtype is not old.kv_dtype:
+            self._check_switch(new.kv_dtype)
+        now = core.clock.now()
+        core.ledger.close_all_intervals(now)
+        took: dict[str, tuple[float, int | None]] = {}
+        if new.host_pool_bytes != old.host_pool_bytes:
+            took["host_pool_bytes"] = self._resize_host_pool(new.host_pool_bytes, author), None
+        if new.kv_dtype is not old.kv_dtype:
+            took["kv_dtype"] = self._switch_precision(new.kv_dtype)
+        core.ledger.knobs = new
+        for field in fields(Knobs):
+            was, now_is = getattr(old, field.name), getattr(new, field.name)
+            if was != now_is:
+                seconds, nbytes = took.get(field.name, (0.0, None))
+                core.event(
+                    EventKind.KNOB,
+                    author,
+                    f"{field.name}: {was} → {now_is}",
+                    name=field.name,
+                    old=str(was),
+                    new=str(now_is),
+                    seconds=seconds,
+                    nbytes=nbytes,
+                )
+        return new
+
+    # -- parts ------------------------------------------------------------------------------------------------------
+
+    def _check_request(self, request: TurnRequest) -> None:
+        if not request.prompt:
+            raise Refused("the prompt is empty; send at least one token")
+        self._check_tokens(request.prompt)
+        _check_max_tokens(request.max_tokens)
+        validate_sampling(request.sampling)
+        self._check_size(len(request.prompt), "the prompt")
+
+    def _check_tokens(self, tokens: tuple[int, ...]) -> None:
+        vocab = self._core.backend.vocab_size
+        bad = next((t for t in tokens if not 0 <= t < vocab), None)
+        if bad is not None:
+            raise Refused(f"token {bad} is not in the vocabulary; tokens are 0 to {vocab - 1:,}")
+
+    def _check_size(self, tokens: int, what: str) -> None:
+        backend, m = self._core.backend, self._core.backend.memory()
+        if tokens >= backend.max_context:
+            raise Refused(
+                f"{what} has {tokens:,} tokens; the model's context is {backend.max_context:,} and one must be left to "
+                "generate; send fewer"
+            )
+        capacity = m.blocks_total * backend.block_size
+        if blocks_for(tokens + 1, backend.block_size) > m.blocks_total:
+            raise Refused(
+                f"{what} has {tokens:,} tokens and can never fit the arena of {capacity:,} tokens "
+                f"({_mib(m.arena_bytes)} at {backend.kv_dtype}); send fewer or enlarge the arena"
+            )
+
+    def _movable(self, turn_id: TurnId, tiers: set[Tier]) -> LiveTurn:
+        turn = self._core.ledger.find(turn_id)
+        if turn.tier not in tiers:
+            raise Refused(f"{turn.agent} holds no KV there to move (tier {turn.tier}); wait until it does")
+        return turn
+
+    def _hold(self, turn: LiveTurn, now: float) -> None:
+        turn.last_token_at = None
+        if turn.phase is not Phase.BLOCKED:
+            self._core.ledger.move(turn, now, phase=Phase.PAUSED)
+        self._core.ledger.close_interval(turn, now)
+        turn.held = True
+
+    def _hold_after_move(self, turn: LiveTurn, now: float, running: bool) -> None:
+        """A turn moved by hand stays there until it is resumed by hand; a blocked one comes back with its result."""
+        if turn.phase is not Phase.BLOCKED and (running or not turn.held):
+            self._hold(turn, now)
+
+    def _check_switch(self, dtype: KVDtype) -> None:
+        backend = self._core.backend
+        total = backend.blocks_at(dtype)
+        for turn in self._core.ledger:
+            if blocks_for(len(turn.tokens) + 1, backend.block_size) > total:
+                capacity = total * backend.block_size
+                raise Refused(
+                    f"{turn.agent} has {len(turn.tokens):,} tokens and the arena holds {capacity:,} at {dtype}; "
+                    f"cancel it or stay at {backend.kv_dtype}"
+                )
+
+    def _switch_precision(self, dtype: KVDtype) -> tuple[float, int]:
+        core = self._core
+        started = core.clock.now()
+        total = core.backend.blocks_at(dtype)
+        for turn in self._leave_order():
+            m = core.backend.memory()
+            if m.blocks_total - m.blocks_free <= total:
+                break
+            if not core.backend.holding(turn.id).blocks:
+                continue
+            if turn.phase.running:
+                core.preempt(turn, started, f"for the switch to {dtype}")
+            if not core.swap_out(turn, started, Reason.PRECISION):
+                core.drop(turn, started, Reason.PRECISION)
+        converted = core.backend.set_kv_dtype(dtype)
+        return core.clock.now() - started, converted.nbytes
+
+    def _leave_order(self) -> list[LiveTurn]:
+        """Parked turns first, then background, longest first; foreground last."""
+        return sorted(self._core.ledger, key=lambda t: (t.phase.running, -t.priority, -len(t.tokens), t.id))
+
+    def _resize_host_pool(self, nbytes: int, author: str) -> float:
+        """Host copies that no longer fit are dropped, longest first."""
+        core = self._core
+        started = core.clock.now()
+        for turn in self._leave_order():
+            if core.backend.memory().host_used_bytes <= nbytes:
+                break
+            if turn.tier is Tier.HOST:
+                core.drop(turn, started, Reason.HOST_FULL, author)
+        core.backend.set_host_pool(nbytes)
+        return core.clock.now() - started
+
+
+def block_turn(core: Core, turn: LiveTurn, now: float, tool: str, author: str) -> None:
+    """Generation stops here and waits on a tool."""
+    core.ledger.move(turn, now, phase=Phase.BLOCKED, tool=tool)
+    text = turn.output.flush()
+    core.event(EventKind.BLOCK, author, f"{turn.agent} waits on {tool}", turn)
+    core.tell(turn, (), text, Finish.TOOL)
+
+
+def _check_max_tokens(value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000_000:
+        raise Refused(f"max_tokens {value!r} is not a whole number from 1 to 10,000,000")
+
+
+def _mib(nbytes: int) -> str:
+    return f"{nbytes / 2**20:,.1f} MiB"

@@ -1,0 +1,194 @@
+"""The state of a running engine and the few acts that change where a turn's KV is. Owned by the host's thread.
+
+commands.py (operators and agents) and loop.py (the governor's decisions) both act through this, so that each act has
+one place where it is booked: ledger, counters, event.
+"""
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+
+from engine.backends.base import Backend, Moved
+from engine.clock import EngineClock
+from engine.costs import Costs
+from engine.errors import CorruptCopy
+from engine.events import Event, EventKind
+from engine.knobs import Knobs
+from engine.ledger import Ledger, LiveTurn
+from engine.models.loaded import LoadedModel
+from engine.snapshot import Counters
+from engine.stats import Stats
+from engine.turn import Finish, Phase, Tier, TurnUpdate
+from engine.view import Reason
+
+EVENTS_KEPT = 500
+GOVERNOR = "governor"
+COST_WEIGHT = 0.2
+
+
+class Core:
+    """`on_event` takes each event as it happens (the recorder's copy). `step`: steps taken so far."""
+
+    def __init__(
+        self,
+        clock: EngineClock,
+        backend: Backend,
+        model: LoadedModel | None,
+        ledger: Ledger,
+        costs: Costs,
+        on_event: Callable[[Event], None],
+    ) -> None:
+        self.clock = clock
+        self.backend = backend
+        self.model = model
+        self.ledger = ledger
+        self.costs = costs
+        self.stats = Stats(clock.now())
+        self.counters = Counters()
+        self.step = 0
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._on_event = on_event
+
+    @property
+    def knobs(self) -> Knobs:
+        return self.ledger.knobs
+
+    def count(self, **deltas: float) -> None:
+        """Add to counters by name; deltas are never negative."""
+        self.counters = dataclasses.replace(
+            self.counters, **{name: getattr(self.counters, name) + delta for name, delta in deltas.items()}
+        )
+
+    def event(
+        self,
+        kind: EventKind,
+        author: str,
+        text: str,
+        turn: LiveTurn | None = None,
+        *,
+        name: str | None = None,
+        old: str | None = None,
+        new: str | None = None,
+        nbytes: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        at = self.clock.now()
+        event = Event(
+            at=at,
+            utc=self.clock.utc(at),
+            step=self.step,
+            kind=kind,
+            author=author,
+            text=text,
+            turn=turn.id if turn else None,
+            agent=turn.agent if turn else None,
+            name=name,
+            old=old,
+            new=new,
+            nbytes=nbytes,
+            seconds=seconds,
+        )
+        self.events.append(event)
+        self._on_event(event)
+
+    # -- where KV is ------------------------------------------------------------------------------------------------
+
+    def swap_out(self, turn: LiveTurn, now: float, reason: Reason, author: str = GOVERNOR) -> bool:
+        """Move to the host pool; False: no room there, nothing changed."""
+        self.ledger.close_interval(turn, now)
+        moved = self.backend.swap_out(turn.id)
+        if moved is None:
+            return False
+        self.ledger.move(turn, now, tier=Tier.HOST)
+        turn.swaps += 1
+        self.count(swaps_out=1, swap_out_bytes=moved.nbytes, swap_seconds=moved.seconds)
+        self.costs = dataclasses.replace(
+            self.costs, swap_out_bytes_per_s=_blend(self.costs.swap_out_bytes_per_s, moved)
+        )
+        self.event(
+            EventKind.SWAP_OUT,
+            author,
+            f"{turn.agent} to host: {reason}",
+            turn,
+            nbytes=moved.nbytes,
+            seconds=moved.seconds,
+        )
+        return True
+
+    def swap_in(self, turn: LiveTurn, now: float) -> bool:
+        """Bring the host copy back; False: no room, or the copy was unusable and the turn is dropped now."""
+        self.ledger.close_interval(turn, now)
+        try:
+            moved = self.backend.swap_in(turn.id)
+        except CorruptCopy as error:
+            self.ledger.move(turn, now, tier=Tier.DROPPED)
+            self.count(drops=1)
+            self.event(EventKind.DROP, "engine", f"{turn.agent} must be recomputed: {error}", turn)
+            return False
+        if moved is None:
+            return False
+        self.ledger.move(turn, now, tier=Tier.RESIDENT)
+        self.count(swaps_in=1, swap_in_bytes=moved.nbytes, swap_seconds=moved.seconds)
+        self.costs = dataclasses.replace(self.costs, swap_in_bytes_per_s=_blend(self.costs.swap_in_bytes_per_s, moved))
+        self.event(
+            EventKind.SWAP_IN,
+            GOVERNOR,
+            f"{turn.agent} back from host",
+            turn,
+            nbytes=moved.nbytes,
+            seconds=moved.seconds,
+        )
+        return True
+
+    def drop(self, turn: LiveTurn, now: float, reason: Reason, author: str = GOVERNOR) -> None:
+        """Throw the KV away; on return the turn is prefilled again."""
+        self.ledger.close_interval(turn, now)
+        tokens = self.backend.holding(turn.id).kv_tokens
+        self.backend.drop(turn.id)
+        self.ledger.move(turn, now, tier=Tier.DROPPED if tokens else Tier.NONE)
+        self.count(drops=1)
+        self.event(EventKind.DROP, author, f"{turn.agent} dropped, {tokens:,} tokens to recompute: {reason}", turn)
+
+    def preempt(self, turn: LiveTurn, now: float, why: str, author: str = GOVERNOR) -> None:
+        """Take the slot; the KV stays where it is."""
+        self.ledger.move(turn, now, phase=Phase.PAUSED)
+        turn.preemptions += 1
+        turn.last_token_at = None
+        self.count(preemptions=1)
+        self.event(EventKind.PREEMPT, author, f"{turn.agent} preempted {why}", turn)
+
+    # -- ends -------------------------------------------------------------------------------------------------------
+
+    def end(self, turn: LiveTurn, now: float, phase: Phase, finish: Finish, error: str | None = None) -> None:
+        """Finish, fail or cancel: free all that it holds, then tell its client."""
+        self.ledger.close_interval(turn, now)
+        self.backend.close(turn.id)
+        self.ledger.forget(turn, now, phase)
+        self.count(**{{Phase.DONE: "finished", Phase.FAILED: "failed", Phase.CANCELLED: "cancelled"}[phase]: 1})
+        self.tell(turn, (), turn.output.flush() if phase is Phase.DONE else "", finish, error)
+
+    def tell(
+        self,
+        turn: LiveTurn,
+        tokens: tuple[int, ...],
+        text: str,
+        finish: Finish | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Hand an update to the turn's client. A listener that raises loses its turn's updates, nothing else."""
+        if turn.listener is None:
+            return
+        update = TurnUpdate(turn.id, tokens, text, turn.phase, len(turn.tokens), finish, error)
+        try:
+            turn.listener(update)
+        except Exception as fault:  # noqa: BLE001 -- a client's code must never stop the engine
+            turn.listener = None
+            self.event(
+                EventKind.ENGINE, "engine", f"{turn.agent}: its listener failed ({fault!r}) and is cut off", turn
+            )
+
+
+def _blend(rate: float, moved: Moved) -> float:
+    if moved.seconds <= 0 or moved.nbytes <= 0:
+        return rate
+    return (1 - COST_WEIGHT) * rate + COST_WEIGHT * moved.nbytes / moved.seconds

@@ -1,0 +1,163 @@
+"""The host: what pages, swarm, CLI and API hold. It owns the engine thread's lives and hands commands over to it.
+
+A turn's way: submit() here -> queue -> run.py [engine thread] -> commands.py -> loop.py: governor decides, backend
+steps -> listener.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from engine.body import BodyConfig, OpenBody, open_body
+from engine.clock import EngineClock
+from engine.commands import Commands
+from engine.control import Listener, Sink, Unblock
+from engine.errors import Refused
+from engine.events import Event
+from engine.knobs import Knobs
+from engine.models.loaded import LoadedModel
+from engine.publish import samples_since
+from engine.run import HostConfig, Run, blank_snapshot
+from engine.snapshot import HostState, Sample, Snapshot
+from engine.turn import TurnId, TurnRequest
+
+__all__ = ["Host", "HostConfig"]
+
+T = TypeVar("T")
+
+
+class Host:
+    """Implements engine.control.Control. `start` returns at once; the snapshot shows the progress. One engine thread
+    at a time; a restart waits for the old one to end."""
+
+    def __init__(
+        self,
+        config: HostConfig | None = None,
+        sinks: Sequence[Sink] = (),
+        clock: EngineClock | None = None,
+        open_body: OpenBody = open_body,
+    ) -> None:
+        self._config = config or HostConfig()
+        self._sinks = tuple(sinks)
+        self._clock = clock or EngineClock()
+        self._open_body = open_body
+        self._lifecycle = threading.RLock()
+        self._run: Run | None = None
+        self._runs = 0
+        self._snapshot = self._blank(HostState.STOPPED, self._new_session())
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the engine thread; does nothing while one runs."""
+        with self._lifecycle:
+            if self._run is None or not self._run.thread.is_alive():
+                self._begin(self._config.body)
+
+    def stop(self, timeout: float = 5.0) -> bool:
+        """Ask the engine thread to end at the next token boundary; True when it ended within `timeout` seconds."""
+        with self._lifecycle:
+            run = self._run
+        return run is None or run.stop(timeout)
+
+    def restart(self, model: str | None = None) -> None:
+        with self._lifecycle:
+            old = self._run
+            body = self._config.body if model is None else self._config.body.with_model(model)
+            self._config = replace(self._config, body=body)
+            if old is not None:
+                old.stopping.set()
+                old.wake()
+            self._begin(body, after=old)
+
+    def wait_ready(self, timeout: float = 600.0) -> Snapshot:
+        """Block until the engine runs. Raises Refused with the engine's own sentence if it failed or took longer."""
+        deadline = time.monotonic() + timeout
+        while True:
+            snapshot = self.snapshot
+            if snapshot.state in (HostState.RUNNING, HostState.IDLE, HostState.STALLED):
+                return snapshot
+            if snapshot.state in (HostState.FAILED, HostState.STOPPED):
+                raise Refused(snapshot.error or "the engine is stopped; start it first")
+            if time.monotonic() > deadline:
+                raise Refused(f"the engine was not ready within {timeout:g} s; see its progress on the page")
+            time.sleep(0.02)
+
+    def _begin(self, body: BodyConfig, after: "Run | None" = None) -> None:
+        session = self._new_session()
+        config = replace(self._config, body=body)
+        self._snapshot = self._blank(HostState.STARTING, session)
+        self._run = Run(session, config, self._sinks, self._clock, self._open_body, self._publish, after)
+        self._run.thread.start()
+
+    def _publish(self, run: "Run", snapshot: Snapshot) -> None:
+        if run is self._run:
+            self._snapshot = snapshot
+
+    def _new_session(self) -> str:
+        self._runs += 1
+        started = datetime.fromtimestamp(self._clock.utc(self._clock.now()), UTC)
+        return f"{started:%Y%m%dT%H%M%S}Z-{started.microsecond // 1000:03d}-{self._runs}"
+
+    def _blank(self, state: HostState, session: str) -> Snapshot:
+        return blank_snapshot(state, session, self._clock, self._config)
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    @property
+    def model(self) -> LoadedModel | None:
+        return self._run.model if self._run else None
+
+    def samples(self, since: float = float("-inf")) -> Sequence[Sample]:
+        return samples_since(self._run.samples(), since) if self._run else ()
+
+    def events(self) -> Sequence[Event]:
+        return self._run.events() if self._run else ()
+
+    # -- commands ---------------------------------------------------------------------------------------------------
+
+    def submit(self, request: TurnRequest, listener: Listener | None = None, author: str = "api") -> "Future[TurnId]":
+        asked = self._clock.now()
+        return self._ask(lambda c: c.submit(request, listener, author, asked))
+
+    def block(self, turn: TurnId, tool: str, author: str = "api") -> "Future[str]":
+        return self._ask(lambda c: c.block(turn, tool, author))
+
+    def unblock(self, result: Unblock, author: str = "api") -> "Future[str]":
+        asked = self._clock.now()
+        return self._ask(lambda c: c.unblock(result, author, asked))
+
+    def cancel(self, turn: TurnId, author: str = "api") -> "Future[str]":
+        return self._ask(lambda c: c.cancel(turn, author))
+
+    def pause(self, turn: TurnId, author: str = "api") -> "Future[str]":
+        return self._ask(lambda c: c.pause(turn, author))
+
+    def resume(self, turn: TurnId, author: str = "api") -> "Future[str]":
+        return self._ask(lambda c: c.resume(turn, author))
+
+    def swap_out(self, turn: TurnId, author: str = "api") -> "Future[str]":
+        return self._ask(lambda c: c.swap_out(turn, author))
+
+    def drop(self, turn: TurnId, author: str = "api") -> "Future[str]":
+        return self._ask(lambda c: c.drop(turn, author))
+
+    def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
+        wanted = dict(changes)
+        return self._ask(lambda c: c.set_knobs(wanted, author))
+
+    def _ask(self, act: Callable[[Commands], T]) -> "Future[T]":
+        run = self._run
+        if run is None:
+            future: Future[T] = Future()
+            future.set_exception(Refused("the engine is not started; start it first"))
+            return future
+        return run.ask(act)

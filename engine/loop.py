@@ -1,0 +1,169 @@
+"""One token boundary: decide, carry the actions out, step, take in what came. The middle of a turn's way from arrival
+to last token; the host calls `tick` until there is nothing to do."""
+
+from dataclasses import dataclass
+
+from engine.backends.base import StepPlan, StepResult, TurnStep
+from engine.commands import block_turn
+from engine.core import Core
+from engine.events import EventKind
+from engine.geometry import blocks_for
+from engine.governor import decide
+from engine.ledger import LiveTurn
+from engine.turn import Finish, Phase, Tier
+from engine.view import Action, Drop, Fail, Preempt, Reason, Start, SwapIn, SwapOut
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """`worked`: a step ran. `wake_at`: otherwise when to ask again (None: when something arrives)."""
+
+    worked: bool
+    wake_at: float | None
+    stalled: str | None
+
+
+class Loop:
+    """Over one running engine. Keeps the governor's hysteresis state between two boundaries."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._evicting = False
+        self._stall: str | None = None
+
+    def tick(self) -> Ticked:
+        """A whole boundary and, if anything may run, one step of the backend."""
+        core = self._core
+        now = core.clock.now()
+        decision = decide(core.ledger.view(self._evicting), core.knobs, core.costs, now)
+        self._evicting = decision.evicting
+        self._note_stall(decision.stalled)
+        for action in decision.actions:
+            self._carry_out(action, now)
+        plan = self._still_running(decision.plan)
+        if plan.work:
+            self._take_in(core.backend.step(plan))
+            core.step += 1
+        acted = bool(plan.work or decision.actions)
+        return Ticked(acted, decision.wake_at, decision.stalled)
+
+    # -- actions ----------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, action: Action, now: float) -> None:
+        core = self._core
+        turn = core.ledger.turns.get(action.turn)
+        if turn is None:
+            return
+        match action:
+            case Preempt(for_turn=for_turn, reason=reason):
+                other = core.ledger.turns.get(for_turn) if for_turn is not None else None
+                core.preempt(turn, now, f"for {other.agent}" if other else f"({reason})")
+            case SwapOut(reason=reason):
+                if not core.swap_out(turn, now, reason):
+                    core.drop(turn, now, Reason.HOST_FULL)
+            case Drop(reason=reason):
+                core.drop(turn, now, reason)
+                if reason is Reason.ABANDONED:
+                    core.count(abandoned=1)
+            case SwapIn():
+                core.swap_in(turn, now)
+            case Start():
+                self._start(turn, now)
+            case Fail(message=message):
+                core.event(EventKind.FAIL, "governor", f"{turn.agent}: {message}", turn)
+                core.end(turn, now, Phase.FAILED, Finish.ERROR, message)
+
+    def _start(self, turn: LiveTurn, now: float) -> None:
+        """Give the slot, unless the KV that should be here did not arrive: then the next boundary decides anew."""
+        core = self._core
+        held = core.backend.holding(turn.id)
+        if turn.tier is Tier.HOST or (turn.tier is Tier.DROPPED and held.kv_tokens):
+            return
+        if turn.phase is Phase.PAUSED and turn.preemptions:
+            turn.resumed_at = now
+            core.event(EventKind.RESUME, "governor", f"{turn.agent} has its slot back", turn)
+        pending = len(turn.tokens) - held.kv_tokens
+        core.ledger.move(turn, now, phase=Phase.DECODE if pending == 1 else Phase.PREFILL)
+
+    def _still_running(self, plan: StepPlan) -> StepPlan:
+        turns = self._core.ledger.turns
+        return StepPlan(tuple(w for w in plan.work if w.turn in turns and turns[w.turn].phase.running))
+
+    def _note_stall(self, stalled: str | None) -> None:
+        if stalled and stalled != self._stall:
+            self._core.count(stalls=1)
+            self._core.event(EventKind.STALL, "governor", stalled)
+        self._stall = stalled
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
+    def _take_in(self, result: StepResult) -> None:
+        core = self._core
+        now = core.clock.now()
+        core.stats.tokens(now, result.prefill_tokens, result.decode_tokens)
+        for turn_id in result.preempted:
+            turn = core.ledger.find(turn_id)
+            core.preempt(turn, now, "by the backend itself", author=core.backend.name)
+            core.ledger.move(turn, now, tier=Tier.DROPPED)
+        for done in result.turns:
+            turn = core.ledger.find(done.turn)
+            if done.error:
+                core.event(EventKind.FAIL, "engine", f"{turn.agent}: {done.error}", turn)
+                core.end(turn, now, Phase.FAILED, Finish.ERROR, done.error)
+            else:
+                self._advance(turn, done, now)
+
+    def _advance(self, turn: LiveTurn, done: TurnStep, now: float) -> None:
+        core = self._core
+        kv_tokens = core.backend.holding(turn.id).kv_tokens
+        again = max(0, min(turn.computed_once, kv_tokens) - (kv_tokens - done.computed))
+        turn.computed_once = max(turn.computed_once, kv_tokens)
+        turn.recomputed += again
+        core.count(recomputed_tokens=again)
+        if turn.tier is not Tier.RESIDENT and kv_tokens:
+            core.ledger.move(turn, now, tier=Tier.RESIDENT)
+        if done.sampled is None:
+            return
+        core.ledger.move(turn, now, phase=Phase.DECODE)
+        turn.tokens.append(done.sampled)
+        turn.generated += 1
+        turn.generated_total += 1
+        core.count(generated_tokens=1)
+        self._time_token(turn, now)
+        ended = self._finish_reason(turn, done.sampled)
+        text = "" if ended is Finish.STOP and self._is_eos(turn, done.sampled) else turn.output.feed(done.sampled)
+        if ended is None and turn.output.stopped:
+            ended = Finish.STOP
+        core.tell(turn, (done.sampled,), text)
+        if ended is not None:
+            self._stop(turn, now, ended)
+
+    def _time_token(self, turn: LiveTurn, now: float) -> None:
+        stats = self._core.stats
+        if turn.asked_at is not None:
+            stats.first_token(now - turn.asked_at, turn.priority)
+            turn.asked_at = None
+        elif turn.last_token_at is not None:
+            stats.next_tokens((now - turn.last_token_at,))
+        turn.last_token_at = now
+
+    def _finish_reason(self, turn: LiveTurn, token: int) -> Finish | None:
+        backend = self._core.backend
+        if self._is_eos(turn, token):
+            return Finish.STOP
+        full = blocks_for(len(turn.tokens) + 1, backend.block_size) > backend.memory().blocks_total
+        if turn.generated >= turn.max_tokens or len(turn.tokens) >= backend.max_context or full:
+            return Finish.LENGTH
+        return None
+
+    def _is_eos(self, turn: LiveTurn, token: int) -> bool:
+        model = self._core.model
+        return not turn.request.ignore_eos and model is not None and token in model.config.eos_ids
+
+    def _stop(self, turn: LiveTurn, now: float, finish: Finish) -> None:
+        core = self._core
+        if turn.then_block:
+            block_turn(core, turn, now, turn.then_block, "engine")
+            return
+        core.event(EventKind.FINISH, "engine", f"{turn.agent} done: {turn.generated_total:,} tokens ({finish})", turn)
+        core.end(turn, now, Phase.DONE, finish)

@@ -1,0 +1,163 @@
+"""Builds what panels read: the Snapshot and the charts' samples. Bands are sums over what each turn really holds."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from engine.backends.base import DeviceMemory
+from engine.core import Core
+from engine.geometry import KVDtype, blocks_for
+from engine.ledger import LiveTurn
+from engine.policies import policies
+from engine.snapshot import Bands, CardScale, HostState, Sample, Snapshot, TurnRow
+from engine.turn import Phase, Tier
+
+SAMPLE_EVERY_S = 0.25
+SAMPLES_KEPT = 4800
+
+
+class Publisher:
+    """`card`: the card whose scale the page may show, from the arena's bytes. `average_tokens`: of a paused turn, for
+    'how many still fit'. `on_sample`: the recorder's copy."""
+
+    def __init__(
+        self,
+        session: str,
+        core: Core,
+        card: CardScale | None,
+        average_tokens: int,
+        on_sample: Callable[[Sample], None],
+    ) -> None:
+        self._session = session
+        self._core = core
+        self._card = card
+        self._average_tokens = average_tokens
+        self._on_sample = on_sample
+        self.samples: deque[Sample] = deque(maxlen=SAMPLES_KEPT)
+
+    def snapshot(self, state: HostState, stalled: str | None, behind: int) -> Snapshot:
+        """The engine as it is now; takes a sample too when one is due."""
+        core = self._core
+        at = core.clock.now()
+        memory = core.backend.memory()
+        bands = _bands(core, memory)
+        rates = core.stats.rates(at)
+        fit = _paused_fit(core, memory, self._average_tokens)
+        snapshot = Snapshot(
+            session=self._session,
+            state=state,
+            at=at,
+            utc=core.clock.utc(at),
+            step=core.step,
+            model=core.model.config.name if core.model else core.backend.name,
+            backend=core.backend.name,
+            knobs=core.knobs,
+            policies=tuple(sorted(policies())),
+            turns=tuple(_row(core, turn, at, memory.block_bytes) for turn in core.ledger),
+            bands=bands,
+            memory=memory,
+            card=self._card,
+            counters=core.counters,
+            rates=rates,
+            costs=core.costs,
+            average_turn_tokens=self._average_tokens,
+            bytes_per_token=core.backend.geometry.bytes_per_token(core.backend.kv_dtype),
+            paused_fit=dict(fit)[core.backend.kv_dtype],
+            paused_fit_by_dtype=fit,
+            events=tuple(core.events)[-60:],
+            stalled=stalled,
+            recorder_behind=behind,
+        )
+        if not self.samples or at - self.samples[-1].at >= SAMPLE_EVERY_S:
+            self._sample(snapshot, bands, memory)
+        return snapshot
+
+    def _sample(self, snapshot: Snapshot, bands: Bands, memory: DeviceMemory) -> None:
+        phases = [t.phase for t in snapshot.turns]
+        self._core.stats.tick(snapshot.at, len(phases), phases.count(Phase.BLOCKED))
+        sample = Sample(
+            at=snapshot.at,
+            utc=snapshot.utc,
+            step=snapshot.step,
+            bands=bands,
+            kv_dtype=snapshot.knobs.kv_dtype,
+            host_used_bytes=memory.host_used_bytes,
+            host_total_bytes=memory.host_total_bytes,
+            running=sum(p.running for p in phases),
+            waiting=phases.count(Phase.WAITING),
+            paused=phases.count(Phase.PAUSED),
+            blocked=phases.count(Phase.BLOCKED),
+            counters=snapshot.counters,
+            rates=snapshot.rates,
+        )
+        self.samples.append(sample)
+        self._on_sample(sample)
+
+
+def samples_since(samples: Sequence[Sample], since: float) -> tuple[Sample, ...]:
+    return tuple(s for s in tuple(samples) if s.at > since)
+
+
+def other_dtype(dtype: KVDtype) -> KVDtype:
+    """The precision that an operator could switch to."""
+    return KVDtype.FP16 if dtype is KVDtype.Q8 else KVDtype.Q8
+
+
+def _bands(core: Core, memory: DeviceMemory) -> Bands:
+    running = paused = blocked = forced = 0
+    for turn in core.ledger:
+        held = core.backend.holding(turn.id)
+        if turn.phase.running:
+            running += held.blocks
+        elif turn.phase is Phase.BLOCKED:
+            blocked += held.blocks
+        else:
+            paused += held.blocks
+        if turn.tier in (Tier.HOST, Tier.DROPPED) and not turn.phase.running:
+            forced += blocks_for(held.kv_tokens or len(turn.tokens), core.backend.block_size)
+    other = other_dtype(core.backend.kv_dtype)
+    accounted = memory.weights_bytes + memory.runtime_bytes + memory.arena_bytes
+    return Bands(
+        weights=memory.weights_bytes,
+        runtime=memory.runtime_bytes,
+        running_kv=running * memory.block_bytes,
+        paused_kv=paused * memory.block_bytes,
+        blocked_kv=blocked * memory.block_bytes,
+        forced=forced * memory.block_bytes,
+        other=None if memory.device_used is None else max(0, memory.device_used - accounted),
+        arena=memory.arena_bytes,
+        at_other_dtype=(running + paused + blocked) * core.backend.block_bytes_at(other),
+    )
+
+
+def _paused_fit(core: Core, memory: DeviceMemory, average_tokens: int) -> tuple[tuple[KVDtype, int], ...]:
+    """Average paused turns that still fit beside what is held and one growth block per running turn."""
+    backend = core.backend
+    growth = sum(1 for t in core.ledger if t.phase.running)
+    taken = memory.blocks_total - memory.blocks_free + growth
+    each = blocks_for(average_tokens, backend.block_size)
+    shown = sorted({backend.kv_dtype, *backend.kv_dtypes} - ({KVDtype.FP32} - {backend.kv_dtype}))
+    return tuple((dtype, max(0, backend.blocks_at(dtype) - taken) // each) for dtype in shown)
+
+
+def _row(core: Core, turn: LiveTurn, at: float, block_bytes: int) -> TurnRow:
+    held = core.backend.holding(turn.id)
+    queued = turn.phase in (Phase.WAITING, Phase.PAUSED) and not turn.held
+    return TurnRow(
+        id=turn.id,
+        agent=turn.agent,
+        priority=turn.priority,
+        phase=turn.phase,
+        tier=turn.tier,
+        tool=turn.tool,
+        held=turn.held,
+        context_tokens=len(turn.tokens),
+        generated_tokens=turn.generated_total,
+        kv_tokens=held.kv_tokens,
+        kv_bytes=held.blocks * block_bytes,
+        host_bytes=held.host_bytes,
+        in_phase_s=at - turn.phase_since,
+        queued_s=at - turn.queued_since if queued else 0.0,
+        preemptions=turn.preemptions,
+        swaps=turn.swaps,
+        recomputed_tokens=turn.recomputed,
+    )

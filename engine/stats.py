@@ -1,0 +1,94 @@
+"""Measured rates and latencies over sliding windows. Times are of the engine's clock, in seconds."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from engine.snapshot import Rates
+from engine.turn import Priority
+
+RATE_WINDOW_S = 10.0
+SHARE_WINDOW_S = 60.0
+LATENCIES_KEPT = 256
+
+
+def quantile(values: Sequence[float], q: float) -> float | None:
+    """Linear interpolation between order statistics; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    at = q * (len(ordered) - 1)
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+
+
+class _WindowSum:
+    """Sum of amounts seen in the last `span` seconds."""
+
+    def __init__(self, span: float) -> None:
+        self._span = span
+        self._seen: deque[tuple[float, float]] = deque()
+        self._sum = 0.0
+
+    def add(self, at: float, amount: float) -> None:
+        self._seen.append((at, amount))
+        self._sum += amount
+
+    def total(self, now: float) -> float:
+        while self._seen and self._seen[0][0] < now - self._span:
+            self._sum -= self._seen.popleft()[1]
+        return self._sum if self._seen else 0.0
+
+
+class Stats:
+    """Fed by the host at each step; `rates` answers at any time."""
+
+    def __init__(self, started_at: float) -> None:
+        self._started_at = started_at
+        self._decode = _WindowSum(RATE_WINDOW_S)
+        self._prefill = _WindowSum(RATE_WINDOW_S)
+        self._blocked = _WindowSum(SHARE_WINDOW_S)
+        self._alive = _WindowSum(SHARE_WINDOW_S)
+        self._ttft: deque[float] = deque(maxlen=LATENCIES_KEPT)
+        self._ttft_foreground: deque[float] = deque(maxlen=LATENCIES_KEPT)
+        self._itl: deque[float] = deque(maxlen=LATENCIES_KEPT)
+        self._last_tick: float | None = None
+
+    def tokens(self, at: float, prefill: int, decode: int) -> None:
+        if prefill:
+            self._prefill.add(at, prefill)
+        if decode:
+            self._decode.add(at, decode)
+
+    def first_token(self, seconds: float, priority: Priority) -> None:
+        """One per submit and one per tool result: from then to the first token."""
+        self._ttft.append(seconds)
+        if priority is Priority.FOREGROUND:
+            self._ttft_foreground.append(seconds)
+
+    def next_tokens(self, seconds: Iterable[float]) -> None:
+        """Between two tokens of a turn that kept its slot in between."""
+        self._itl.extend(seconds)
+
+    def tick(self, at: float, alive: int, blocked: int) -> None:
+        """Turns alive and blocked since the last tick, for the blocked fraction."""
+        if self._last_tick is not None:
+            dt = at - self._last_tick
+            self._alive.add(at, alive * dt)
+            self._blocked.add(at, blocked * dt)
+        self._last_tick = at
+
+    def rates(self, now: float) -> Rates:
+        span = max(min(RATE_WINDOW_S, now - self._started_at), 1e-3)
+        alive = self._alive.total(now)
+        return Rates(
+            decode_tokens_per_s=self._decode.total(now) / span,
+            prefill_tokens_per_s=self._prefill.total(now) / span,
+            ttft_p50=quantile(self._ttft, 0.5),
+            ttft_p95=quantile(self._ttft, 0.95),
+            ttft_foreground_p50=quantile(self._ttft_foreground, 0.5),
+            ttft_foreground_p95=quantile(self._ttft_foreground, 0.95),
+            itl_p50=quantile(self._itl, 0.5),
+            itl_p95=quantile(self._itl, 0.95),
+            blocked_fraction=min(1.0, max(0.0, self._blocked.total(now) / alive)) if alive > 0 else None,
+        )
