@@ -1,4 +1,4 @@
-"""One life of the engine: open the body, serve until stopped or broken, leave nobody waiting. Runs on its own thread."""
+"""One life of the engine: open the body, serve until stopped or broken, leave nobody waiting. On its own thread."""
 
 import queue
 import random
