@@ -1,0 +1,1 @@
+"""What the swarm plays: scripted agents, their files and generator, prompts from real text, and the player itself."""

@@ -1,0 +1,38 @@
+"""Any workload to a Workload: a shipped one by its name, a file of ours, or one of TraceLab's two formats."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.errors import Refused
+from engine.workload.format import MARK, read_workload
+from engine.workload.lines import json_object, numbered_lines
+from engine.workload.script import Workload, fit
+from engine.workload.tracelab import read_csv, read_round_trace
+
+WORKLOADS = Path(__file__).resolve().parents[2] / "assets" / "workloads"
+DEFAULT = "swarm"
+
+
+def shipped() -> tuple[str, ...]:
+    """Names of the workloads that come with Parkdeck."""
+    return tuple(sorted(path.stem for path in WORKLOADS.glob("*.jsonl")))
+
+
+def load_workload(name_or_path: str | Path = DEFAULT, max_context: int | None = None) -> Workload:
+    """A shipped workload by its name, or a file; its format is told by its first line. With `max_context` longer turns
+    are cut to fit it (see `fit`) and `notes` says so. Raises Refused with file and line."""
+    if str(name_or_path) in shipped():
+        path = WORKLOADS / f"{name_or_path}.jsonl"
+    else:
+        path = Path(name_or_path)
+        if not path.exists():
+            raise Refused(f"there is no workload {str(name_or_path)!r}; name a file or one of {', '.join(shipped())}")
+    workload = _reader_for(path)(path)
+    return workload if max_context is None else fit(workload, max_context)
+
+
+def _reader_for(path: Path) -> Callable[[Path], Workload]:
+    number, first = next(numbered_lines(path))
+    if not first.lstrip().startswith(("{", "[")):
+        return read_csv
+    return read_workload if MARK in json_object(path, number, first) else read_round_trace
