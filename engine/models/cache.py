@@ -1,0 +1,191 @@
+"""Converted GGUF models, kept as safetensors in the user's cache so that a warm start maps them and is done.
+
+An entry is a directory `models/<key>/` of model.safetensors, tokenizer.json and model.json. It is written beside its
+place and renamed into it, so an entry is whole or absent, whatever is killed when, and two processes may convert at
+once: the second finds the first one's entry and takes it. The key holds the format's version, the file's path, size
+and time, and a hash of its header, so a warm start never reads the whole file.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import psutil
+
+from engine.errors import ModelError
+from engine.models.config import ModelConfig, RopeConfig
+from engine.models.loaded import LoadedModel
+from engine.models.progress import Progress, Report
+from engine.models.safetensors_file import map_tensors, read_header
+from engine.models.shapes import check_shapes
+from engine.models.template import ChatTemplate
+from engine.models.tokenizer import TextTokenizer, load_tokenizer
+
+FORMAT = 1
+_HEADER_BYTES = 4 << 20
+_WEIGHTS, _TOKENIZER, _MODEL = "model.safetensors", "tokenizer.json", "model.json"
+
+
+def cache_dir() -> Path:
+    """PARKDECK_CACHE_DIR, or the user's cache directory of this platform."""
+    override = os.environ.get("PARKDECK_CACHE_DIR")
+    return Path(override).expanduser() if override else Path(platformdirs.user_cache_dir("parkdeck", appauthor=False))
+
+
+@dataclass(frozen=True, slots=True)
+class CachedModel:
+    """What the cache holds of one model. `kind`: a converted model, or a file as it was fetched."""
+
+    name: str
+    nbytes: int
+    source: str
+    kind: str
+    path: Path
+
+
+def file_key(path: Path) -> str:
+    """Tells this version of a file from all others, from its path, size, time and first 4 MiB."""
+    stat = path.stat()
+    with path.open("rb") as file:
+        head = hashlib.sha256(file.read(_HEADER_BYTES)).hexdigest()
+    stated = json.dumps([FORMAT, str(path.resolve()), stat.st_size, stat.st_mtime_ns, head])
+    return hashlib.sha256(stated.encode()).hexdigest()[:16]
+
+
+def entry_path(path: Path) -> Path:
+    """Where the conversion of this file is, or will be."""
+    return cache_dir() / "models" / file_key(path)
+
+
+def load_gguf(path: Path, source: str, report: Report) -> LoadedModel:
+    """The model of a GGUF file, converted on first sight. Raises ModelError for a file that cannot be served."""
+    entry = entry_path(path)
+    report(Progress("load", None, f"looking for {path.name} in the cache"))
+    loaded = _whole(entry)
+    if loaded is None:
+        _convert_into(entry, path, source, report)
+        loaded = load_entry(entry)
+    report(Progress("load", 1.0, f"{loaded.config.name}: {loaded.note}"))
+    return loaded
+
+
+def load_entry(entry: Path) -> LoadedModel:
+    """A converted model, memory mapped. Raises ModelError when the entry is not whole."""
+    try:
+        stated = json.loads((entry / _MODEL).read_text(encoding="utf-8"))
+        config = _config(stated["config"])
+        template = ChatTemplate(**stated["template"]) if stated["template"] else None
+        add_bos, source, note = stated["add_bos"], stated["source"], stated["note"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{entry}: the cached model is not whole ({error}); delete this directory.") from error
+    stored = read_header(entry / _WEIGHTS)
+    check_shapes(config, {name: tensor.shape for name, tensor in stored.items()}, str(entry / _WEIGHTS))
+    tokenizer = TextTokenizer(
+        load_tokenizer(entry / _TOKENIZER),
+        vocab_size=config.vocab_size,
+        eos_ids=config.eos_ids,
+        bos_id=config.bos_id,
+        add_bos=add_bos,
+    )
+    return LoadedModel(
+        config=config,
+        weights=map_tensors(entry / _WEIGHTS, stored),
+        tokenizer=tokenizer,
+        template=template,
+        source=source,
+        revision=entry.name,
+        note=note,
+    )
+
+
+def list_entries() -> list[CachedModel]:
+    """The converted models in the cache, by name."""
+    root = cache_dir() / "models"
+    found = []
+    for entry in sorted(root.iterdir()) if root.is_dir() else []:
+        if (entry / _MODEL).is_file() and not entry.name.startswith("."):
+            stated = json.loads((entry / _MODEL).read_text(encoding="utf-8"))
+            nbytes = sum(file.stat().st_size for file in entry.iterdir())
+            found.append(CachedModel(stated["config"]["name"], nbytes, stated["source"], "converted", entry))
+    return sorted(found, key=lambda model: model.name)
+
+
+def publish(entry: Path, write: Callable[[Path], None]) -> None:
+    """Fills a directory beside `entry` and renames it into place; whoever comes first wins, the other's is dropped."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    drop_abandoned(entry.parent)
+    draft = entry.parent / f".draft-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    draft.mkdir()
+    try:
+        write(draft)
+        try:
+            draft.rename(entry)
+        except OSError:
+            # Renaming onto a directory that is not empty fails: another process was first, and its entry is as good.
+            if not (entry / _MODEL).is_file():
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def drop_abandoned(root: Path, older_than_s: float = 3600.0) -> None:
+    """Removes drafts whose process was killed. Age decides with the process id, as caches may be shared by machines."""
+    for draft in root.glob(".draft-*"):
+        owner = draft.name.split("-")[1]
+        try:
+            newest = max([draft.stat().st_mtime, *(file.stat().st_mtime for file in draft.iterdir())])
+        except FileNotFoundError:
+            continue
+        if time.time() - newest > older_than_s and not (owner.isdigit() and psutil.pid_exists(int(owner))):
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _whole(entry: Path) -> LoadedModel | None:
+    """The entry if it can be used; one that was damaged from outside is moved away and made anew."""
+    if not entry.exists():
+        return None
+    try:
+        return load_entry(entry)
+    except ModelError:
+        away = entry.parent / f".draft-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        try:
+            entry.rename(away)
+        except FileNotFoundError:
+            return None
+        shutil.rmtree(away, ignore_errors=True)
+        return None
+
+
+def _convert_into(entry: Path, path: Path, source: str, report: Report) -> None:
+    from engine.models.convert import write_weights
+    from engine.models.gguf_reader import read_gguf
+
+    report(Progress("check", None, f"checking {path}"))
+    model = read_gguf(path)
+
+    def write(draft: Path) -> None:
+        note = write_weights(model, draft / _WEIGHTS, report)
+        model.tokenizer.save(draft / _TOKENIZER)
+        stated = {
+            "format": FORMAT,
+            "config": asdict(model.config) | {"eos_ids": sorted(model.config.eos_ids)},
+            "template": asdict(model.template) if model.template else None,
+            "add_bos": model.tokenizer.add_bos,
+            "source": source,
+            "note": note,
+        }
+        (draft / _MODEL).write_text(json.dumps(stated, ensure_ascii=False, indent=1), encoding="utf-8")
+
+    publish(entry, write)
+
+
+def _config(stated: dict[str, Any]) -> ModelConfig:
+    return ModelConfig(**stated | {"rope": RopeConfig(**stated["rope"]), "eos_ids": frozenset(stated["eos_ids"])})

@@ -1,0 +1,66 @@
+"""From what a person wrote as the model to a model that is ready: the one way in."""
+
+import os
+from pathlib import Path
+
+from engine.errors import ModelError
+from engine.models.cache import CachedModel, cache_dir, list_entries, load_gguf
+from engine.models.fetch import DEFAULT_FILE, DEFAULT_REQUIREMENT, default_model_file
+from engine.models.file_kind import GGUF_MAGIC, PICKLES, looks_like, pickle_refused
+from engine.models.hub import fetch_from_hub, is_hub_id
+from engine.models.loaded import LoadedModel
+from engine.models.progress import Progress, Report, silent
+from engine.models.safetensors_reader import read_directory
+
+__all__ = ["DEFAULT_MODEL", "CachedModel", "Progress", "Report", "list_models", "load_model"]
+
+DEFAULT_MODEL = "default"
+
+
+def load_model(choice: str | None = None, progress: Report = silent) -> LoadedModel:
+    """The model to serve.
+
+    `choice`: a GGUF file, a directory of safetensors, a Hugging Face id (`org/name` or `org/name:file.gguf`), or
+    "default"; None takes PARKDECK_MODEL and else the default model. Raises ModelError, one sentence, for anything
+    that cannot be served.
+    """
+    wanted = (choice or os.environ.get("PARKDECK_MODEL") or DEFAULT_MODEL).strip()
+    if wanted == DEFAULT_MODEL:
+        return load_gguf(default_model_file(progress), f"PyPI package {DEFAULT_REQUIREMENT}", progress)
+    path = Path(wanted).expanduser()
+    if path.exists():
+        return _from_path(path, str(path.resolve()), None, progress)
+    if is_hub_id(wanted) and not wanted.endswith(tuple(PICKLES)):
+        name = wanted.partition(":")[0].split("/")[1]
+        return _from_path(fetch_from_hub(wanted, progress), f"Hugging Face {wanted}", name, progress)
+    if path.suffix in PICKLES:
+        raise pickle_refused(path)
+    raise ModelError(
+        f"{wanted}: no such file or directory, and not a Hugging Face id; give a GGUF file, a directory of safetensors "
+        "or an id as org/name."
+    )
+
+
+def list_models() -> list[CachedModel]:
+    """What the cache holds: converted models, then the default model's file as it was fetched."""
+    kept = cache_dir() / DEFAULT_FILE
+    source = f"PyPI package {DEFAULT_REQUIREMENT}"
+    fetched = [CachedModel(kept.stem, kept.stat().st_size, source, "file", kept)] if kept.is_file() else []
+    return list_entries() + fetched
+
+
+def _from_path(path: Path, source: str, name: str | None, progress: Report) -> LoadedModel:
+    if path.is_dir():
+        progress(Progress("load", None, f"mapping the weights in {path}"))
+        return read_directory(path, source, name)
+    if path.suffix in PICKLES:
+        raise pickle_refused(path)
+    with path.open("rb") as file:
+        head = file.read(512)
+    if path.suffix == ".gguf" or head.startswith(GGUF_MAGIC):
+        return load_gguf(path, source, progress)
+    if path.suffix == ".safetensors":
+        raise ModelError(f"{path}: one file of a model; give its directory {path.parent}, which holds config.json too.")
+    raise ModelError(
+        f"{path}: not a model file but {looks_like(head)}; give a GGUF file or a directory of safetensors."
+    )
