@@ -1,0 +1,168 @@
+"""The view as it changes while one decision is made: who holds a slot, what is free, what is promised to whom.
+
+Nothing here chooses; order.py, admission.py and memory.py do. Blocks are counted, never moved.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from engine.costs import Costs
+from engine.governor.timing import TIER_DWELL_S
+from engine.knobs import Knobs
+from engine.policies.base import Move, Need, Situation, TierPolicy
+from engine.turn import Phase, Tier, TurnId
+from engine.view import Action, Drop, Fail, Preempt, Reason, Start, SwapIn, SwapOut, TurnView, View
+
+
+class Board:
+    """`running`: turns with a slot. `resident`: parked turns that hold blocks. `waiting`: turns that want a slot and
+    have none. `promised`: blocks that the running turns may still take: whole context, next token and one
+    growth block, less what they hold. `touched`: preempted
+    or moved by this decision, so not started by it. `wake_at`: the earliest later instant named so far."""
+
+    def __init__(self, view: View, knobs: Knobs, costs: Costs, policy: TierPolicy, now: float) -> None:
+        m = view.memory
+        self.memory, self.knobs, self.costs, self.policy, self.now = m, knobs, costs, policy, now
+        self.block_size, self.total, self.free, self.host_free = (
+            m.block_size,
+            m.blocks_total,
+            m.blocks_free,
+            m.host_free_bytes,
+        )
+        self.running: dict[TurnId, TurnView] = {}
+        self.resident: dict[TurnId, TurnView] = {}
+        self.blocked: list[TurnView] = []
+        self.waiting: dict[TurnId, TurnView] = {}
+        self.touched: set[TurnId] = set()
+        self.started: set[TurnId] = set()
+        self.actions: list[Action] = []
+        self.wake_at: float | None = None
+        self.stalled: str | None = None
+        for turn in view.turns:
+            phase = turn.phase
+            if phase is Phase.DECODE or phase is Phase.PREFILL:
+                self.running[turn.id] = turn
+                continue
+            if turn.blocks:
+                self.resident[turn.id] = turn
+            if phase is Phase.BLOCKED:
+                self.blocked.append(turn)
+            elif not turn.held and (phase is Phase.WAITING or phase is Phase.PAUSED):
+                self.waiting[turn.id] = turn
+        self.promised = sum(self.wants(turn) for turn in self.running.values())
+
+    # -- sums, in blocks --------------------------------------------------------------------------------------------
+
+    def wants(self, turn: TurnView) -> int:
+        """What the turn may still take: whole context, next token and one growth block (never more than the arena),
+        less what it holds."""
+        need = -(-(turn.tokens + 1) // self.block_size) + 1
+        return max(0, min(need, self.total) - turn.blocks)
+
+    def lacks(self, turn: TurnView) -> int:
+        """What the turn cannot do without: the context whose KV is there or pending, less what it holds."""
+        return max(0, -(-turn.tokens // self.block_size) - turn.blocks)
+
+    @property
+    def spare(self) -> int:
+        """Free and promised to nobody; negative when growth blocks were used up."""
+        return self.free - self.promised
+
+    @property
+    def slots(self) -> int:
+        return self.knobs.max_running - len(self.running)
+
+    def parked(self, *, settled: bool, but: TurnId | None = None) -> list[TurnView]:
+        """Resident turns that may be moved; `settled`: only those whose tier has lasted its dwell."""
+        return [
+            turn
+            for turn in self.resident.values()
+            if turn.id != but and not (settled and self.now < turn.tier_since + TIER_DWELL_S)
+        ]
+
+    # -- asking the policy ------------------------------------------------------------------------------------------
+
+    def ask(self, parked: Iterable[TurnView], need: Need) -> tuple[Move, ...]:
+        """The policy's moves, not carried out."""
+        relief = self.policy.relieve(
+            Situation(
+                parked=tuple(parked),
+                running=tuple(self.running.values()),
+                need=need,
+                memory=replace(self.memory, blocks_free=self.free, host_free_bytes=self.host_free),
+                knobs=self.knobs,
+                costs=self.costs,
+                now=self.now,
+            )
+        )
+        if relief.wake_at is not None:
+            self.wake(relief.wake_at)
+        return relief.moves
+
+    def wake(self, at: float) -> None:
+        """The answer may change at `at`; instants already past are nothing to wait for."""
+        if at > self.now and (self.wake_at is None or at < self.wake_at):
+            self.wake_at = at
+
+    # -- actions ----------------------------------------------------------------------------------------------------
+
+    def move(self, moves: Iterable[Move]) -> None:
+        for move in moves:
+            turn = self.resident.pop(move.turn)
+            self.touched.add(turn.id)
+            self.free += turn.blocks
+            dropped = isinstance(move, Drop)
+            if not dropped:
+                self.host_free -= turn.blocks * self.memory.block_bytes
+            if turn.id in self.waiting:
+                self.waiting[turn.id] = replace(
+                    turn,
+                    blocks=0,
+                    tier=Tier.DROPPED if dropped else Tier.HOST,
+                    kv_tokens=0 if dropped else turn.kv_tokens,
+                    tier_since=self.now,
+                )
+            self.actions.append(move)
+
+    def preempt(self, turn: TurnView, for_turn: TurnId | None, reason: Reason) -> None:
+        del self.running[turn.id]
+        self.promised -= self.wants(turn)
+        self.touched.add(turn.id)
+        turn = replace(turn, phase=Phase.PAUSED, phase_since=self.now, queued_since=self.now)
+        self.waiting[turn.id] = turn
+        if turn.blocks:
+            self.resident[turn.id] = turn
+        self.actions.append(Preempt(turn.id, for_turn, reason))
+
+    def start(self, turn: TurnView) -> None:
+        """Slot and room must be there."""
+        self.resident.pop(turn.id, None)
+        self.waiting.pop(turn.id, None)
+        if turn.tier is Tier.HOST:
+            blocks = -(-turn.kv_tokens // self.block_size)
+            self.free -= blocks
+            turn = replace(turn, blocks=blocks, tier=Tier.RESIDENT, tier_since=self.now)
+            self.actions.append(SwapIn(turn.id))
+        self.actions.append(Start(turn.id))
+        self.running[turn.id] = turn
+        self.started.add(turn.id)
+        self.promised += self.wants(turn)
+
+    def fail(self, turn: TurnView, message: str) -> None:
+        if self.running.pop(turn.id, None) is not None:
+            self.promised -= self.wants(turn)
+        self.resident.pop(turn.id, None)
+        self.waiting.pop(turn.id, None)
+        self.free += turn.blocks
+        self.actions.append(Fail(turn.id, message))
+
+    def drop_abandoned(self, turn: TurnView) -> None:
+        self.resident.pop(turn.id, None)
+        self.free += turn.blocks
+        self.actions.append(Drop(turn.id, Reason.ABANDONED))
+
+
+def freed(moves: Iterable[Move], parked: Iterable[TurnView]) -> int:
+    """Blocks that `moves` set free."""
+    blocks = {turn.id: turn.blocks for turn in parked}
+    return sum(blocks[move.turn] for move in moves)

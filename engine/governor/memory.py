@@ -1,0 +1,137 @@
+"""Room in the arena: turns that ended unnoticed, growth, stalls, watermarks. Rules 5 to 8 of the package."""
+
+import math
+
+from engine.governor.board import Board, freed
+from engine.governor.timing import FAIL_AFTER, TIER_DWELL_S
+from engine.policies.base import Need, out_or_drop
+from engine.turn import Priority, Tier, TurnId
+from engine.view import Reason, TurnView
+
+
+def end_the_lost(board: Board) -> None:
+    """Abandoned turns lose their KV and later fail; turns larger than the arena fail at once."""
+    limit = board.knobs.abandon_after_s
+    for turn in board.blocked:
+        since = turn.phase_since
+        if board.now >= since + FAIL_AFTER * limit:
+            board.fail(
+                turn,
+                f"turn {turn.id} was blocked on {turn.tool or 'a tool'} for {board.now - since:,.1f} s, more than "
+                f"{FAIL_AFTER:g} times abandon_after_s ({limit:g} s), and was ended; start it anew",
+            )
+            continue
+        board.wake(since + FAIL_AFTER * limit)
+        if turn.tier is Tier.RESIDENT or turn.tier is Tier.HOST:
+            due = max(since + limit, turn.tier_since + TIER_DWELL_S)
+            if board.now >= due:
+                board.drop_abandoned(turn)
+            else:
+                board.wake(due)
+    capacity = board.total * board.block_size
+    for turn in [t for t in (*board.waiting.values(), *board.running.values()) if t.tokens > capacity]:
+        board.fail(turn, _too_large(turn, capacity))
+
+
+def trim_slots(board: Board) -> None:
+    """After max_running was lowered; the operator's word stands above quantum and share."""
+    surplus = -board.slots
+    for turn in _dispensable(board)[: max(0, surplus)]:
+        board.preempt(turn, None, Reason.OPERATOR)
+
+
+def grow(board: Board) -> None:
+    """See that the running turns can take what they cannot do without: parked turns leave, then turns are preempted
+    and leave, and the last one alone gets all the arena."""
+    while (short := _growth(board) - board.free) > 0:
+        if board.resident:
+            board.move(board.ask(board.parked(settled=False), Need(hard=short, reason=Reason.GROWTH)))
+        if _growth(board) <= board.free:
+            return
+        victim = _growth_victim(board)
+        if victim is not None:
+            board.preempt(victim, None, Reason.GROWTH)
+            continue
+        (last,) = board.running.values()
+        short = board.lacks(last) - board.free
+        if _spill(board, last, short) < short:
+            board.fail(last, _too_large(last, (board.free + last.blocks) * board.block_size))
+
+
+def break_stall(board: Board, head: TurnView) -> None:
+    """Nobody runs and `head` lacks room. If only its dwell keeps a parked turn here, time helps; else the longest
+    parked turns leave, whatever the policy says, and `head` starts."""
+    if head.id in board.touched:
+        board.wake_at = board.now
+        return
+    short = board.wants(head) - board.spare
+    parked = board.parked(settled=False, but=head.id)
+    settling = [t.tier_since + TIER_DWELL_S for t in parked if board.now < t.tier_since + TIER_DWELL_S]
+    if settling and freed(board.ask(parked, Need(hard=short)), parked) >= short:
+        board.wake(min(settling))
+        return
+    if _spill(board, head, short) >= short:
+        board.start(head)
+    elif board.stalled is None:
+        board.stalled = f"turn {head.id} lacks {short:,} blocks and no parked turn holds any; nobody can run"
+
+
+def keep_watermarks(board: Board, evicting: bool) -> bool:
+    """Let parked turns leave between the high and the low watermark; returns the new hysteresis state. The policy is
+    asked even without pressure."""
+    low, high = board.knobs.low_watermark * board.total, board.knobs.high_watermark * board.total
+    used = board.total - board.spare
+    evicting = used > high or (evicting and used > low)
+    over = max(0, math.ceil(used - low))
+    parked = board.parked(settled=True)
+    board.move(board.ask(parked, Need(soft=over if evicting else 0, long=over)))
+    if not board.running:
+        for turn in board.resident.values():
+            board.wake(turn.tier_since + TIER_DWELL_S)
+    return evicting and board.total - board.spare > low
+
+
+def _growth(board: Board) -> int:
+    return sum(board.lacks(turn) for turn in board.running.values())
+
+
+def _dispensable(board: Board) -> list[TurnView]:
+    """Running turns, the first to lose its slot first: background by length, then the latest foreground."""
+
+    def key(turn: TurnView) -> tuple[int, float, int]:
+        background = turn.priority is Priority.BACKGROUND
+        return (0, -turn.tokens, turn.id) if background else (1, -turn.arrived_at, -turn.id)
+
+    return sorted(board.running.values(), key=key)
+
+
+def _growth_victim(board: Board) -> TurnView | None:
+    """None: only one turn runs. Where the policy keeps parked turns here, only a turn that itself lacks a block may
+    go: the others' slots would bring nothing."""
+    if len(board.running) <= 1:
+        return None
+    order = _dispensable(board)
+    return next(t for t in order if board.lacks(t)) if board.resident else order[0]
+
+
+def _spill(board: Board, turn: TurnView, short: int) -> int:
+    """Move the longest parked turns out until `short` blocks came free for `turn`; returns how many did."""
+    gained = 0
+    moved: list[TurnId] = []
+    for parked in sorted(board.parked(settled=False, but=turn.id), key=lambda t: (-t.tokens, t.id)):
+        if gained >= short:
+            break
+        board.move((out_or_drop(parked, Reason.STALL, board.memory.block_bytes, board.host_free),))
+        gained += parked.blocks
+        moved.append(parked.id)
+    if moved:
+        who = f"turn {moved[0]}" if len(moved) == 1 else f"{len(moved)} parked turns"
+        board.stalled = f"turn {turn.id} lacked {short:,} blocks and nobody could run; {who} left the arena for it"
+    return gained
+
+
+def _too_large(turn: TurnView, capacity: int) -> str:
+    return (
+        f"turn {turn.id} has {turn.tokens:,} tokens and the arena holds {capacity:,} for it; "
+        "shorten its context, choose q8 or enlarge the arena"
+    )

@@ -1,0 +1,43 @@
+"""Everything the governor measures in time: dwell, quantum, aging, and the order of waiting turns."""
+
+from engine.knobs import Knobs
+from engine.turn import Phase, Priority, Tier
+from engine.view import TurnView
+
+TIER_DWELL_S = 1.0
+STARVE_AFTER_S = 20.0
+FAIL_AFTER = 4.0
+
+
+def place(turn: TurnView) -> tuple[float, int]:
+    """Its place among turns of one priority: a preempted turn keeps the place of its arrival, others stand where they
+    began to wait."""
+    return (turn.arrived_at if turn.phase is Phase.PAUSED else turn.queued_since, turn.id)
+
+
+def starving(turn: TurnView, now: float) -> bool:
+    return now >= turn.queued_since + STARVE_AFTER_S
+
+
+def returns_at(turn: TurnView) -> float | None:
+    """When a background turn out of the arena may come back; None: it is not out, or a person waits for it."""
+    out = turn.tier is Tier.HOST or turn.tier is Tier.DROPPED
+    return turn.tier_since + TIER_DWELL_S if out and turn.priority is Priority.BACKGROUND else None
+
+
+def slot_since(turn: TurnView) -> float:
+    """Since when a running turn has its slot; late by its prefill for a turn that decodes and never was preempted."""
+    resumed = turn.resumed_at
+    return turn.phase_since if resumed is None or resumed < turn.queued_since else resumed
+
+
+def in_quantum(turn: TurnView, knobs: Knobs, now: float) -> bool:
+    """Resumed less than `min_quantum_s` ago."""
+    return turn.resumed_at is not None and now < turn.resumed_at + knobs.min_quantum_s
+
+
+def aged_in(turn: TurnView, knobs: Knobs, now: float) -> bool:
+    """Runs because it had waited long enough, and has not had its share yet: its prefill, then `min_quantum_s`."""
+    if slot_since(turn) < turn.queued_since + STARVE_AFTER_S:
+        return False
+    return turn.phase is Phase.PREFILL or now < turn.phase_since + knobs.min_quantum_s

@@ -1,0 +1,31 @@
+"""recompute-only: what leaves is dropped and prefilled again, the host pool is never used; background before
+foreground, the latest arrival first, whatever its length (so the long-turn threshold has no effect).
+
+Source: vLLM V1, vllm/v1/core/sched/scheduler.py, which preempts the lowest priority and latest arrival and frees all
+its blocks. vLLM does so when a step finds no block; here the watermarks ask for it too.
+"""
+
+from dataclasses import replace
+
+from engine.policies.base import Move, Relief, Situation, leave_in_order
+from engine.view import Drop, Reason, TurnView
+
+
+class RecomputeOnly:
+    name = "recompute-only"
+    title = "Drop and recompute, latest arrival first (vLLM V1)"
+
+    def relieve(self, situation: Situation) -> Relief:
+        need = replace(situation.need, long=0)
+        if need.most <= 0:
+            return Relief()
+        order = sorted(situation.parked, key=_latest_first)
+        return Relief(leave_in_order(order, replace(situation, need=need), _drop))
+
+
+def _latest_first(turn: TurnView) -> tuple[int, float, int]:
+    return (-turn.priority, -turn.arrived_at, -turn.id)
+
+
+def _drop(turn: TurnView, reason: Reason) -> Move:
+    return Drop(turn.id, reason)

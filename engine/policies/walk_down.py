@@ -1,0 +1,28 @@
+"""walk-down: three tiers in order of cost. KV stays resident while there is room, then goes to the host pool, and is
+dropped only when that is full; background before foreground, the longest first, because a long turn frees most and its
+copy costs the least beside its recompute.
+
+Source: swapping and recomputation as two ways out, PagedAttention (SOSP 2023) section 4.5; the order is Parkdeck's own.
+"""
+
+from engine.policies.base import Move, Relief, Situation, leave_in_order, longest_first, out_or_drop
+from engine.view import Reason, SwapOut, TurnView
+
+
+class WalkDown:
+    name = "walk-down"
+    title = "Keep resident, then host pool, then drop; longest first"
+
+    def relieve(self, situation: Situation) -> Relief:
+        if situation.need.most <= 0:
+            return Relief()
+        block_bytes, room = situation.memory.block_bytes, situation.memory.host_free_bytes
+
+        def move(turn: TurnView, reason: Reason) -> Move:
+            nonlocal room
+            way = out_or_drop(turn, reason, block_bytes, room)
+            if isinstance(way, SwapOut):
+                room -= turn.blocks * block_bytes
+            return way
+
+        return Relief(leave_in_order(sorted(situation.parked, key=longest_first), situation, move))
