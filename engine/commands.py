@@ -5,16 +5,17 @@ import random
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
-from engine.backends.torch.sampling import validate_sampling
 from engine.control import Listener, Unblock
 from engine.core import Core
 from engine.errors import Refused
 from engine.events import EventKind
-from engine.geometry import KVDtype, blocks_for
+from engine.geometry import blocks_for
 from engine.knobs import Knobs
 from engine.ledger import LiveTurn
+from engine.models.tokenizer import StreamDecoder
 from engine.output import TurnOutput
 from engine.policies import policies
+from engine.precision import check_switch, switch
 from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
 from engine.view import Reason
 
@@ -39,7 +40,7 @@ class Commands:
         self._next_id += 1
         tokens = list(request.prompt)
         core.backend.open(turn_id, tokens, request.sampling)
-        decoder = core.model.tokenizer.stream_decoder() if core.model else None
+        decoder = StreamDecoder(core.model.tokenizer) if core.model else None
         turn = LiveTurn(
             id=turn_id,
             request=request,
@@ -76,7 +77,6 @@ class Commands:
                 f"turn {result.turn} is not blocked but in phase {turn.phase}; only a blocked turn takes a result"
             )
         self._check_size(len(turn.tokens) + len(result.tokens), "the context with the tool's result")
-        self._check_tokens(result.tokens)
         _check_max_tokens(result.max_tokens)
         now = core.clock.now()
         core.ledger.close_interval(turn, now)
@@ -84,7 +84,8 @@ class Commands:
         tool = turn.tool
         turn.tokens.extend(result.tokens)
         turn.generated, turn.max_tokens, turn.then_block = 0, result.max_tokens, result.then_block
-        turn.output = TurnOutput(core.model.tokenizer.stream_decoder() if core.model else None, turn.request.stop)
+        decoder = StreamDecoder(core.model.tokenizer, continues=True) if core.model else None
+        turn.output = TurnOutput(decoder, turn.request.stop)
         turn.asked_at = asked_at
         turn.last_token_at = None
         core.ledger.move(turn, now, phase=Phase.PAUSED if turn.held else Phase.WAITING)
@@ -155,19 +156,19 @@ class Commands:
         new = old.changed(changes)
         if new.policy not in policies():
             raise Refused(f"policy {new.policy!r} is not known; choose {', '.join(sorted(policies()))}")
-        if new.kv_dtype not in core.backend.kv_dtypes:
-            raise Refused(f"this backend has no {new.kv_dtype} KV; choose {', '.join(sorted(core.backend.kv_dtypes))}")
         if new == old:
             return old
         if new.kv_dtype is not old.kv_dtype:
-            self._check_switch(new.kv_dtype)
+            check_switch(core, new.kv_dtype)
         now = core.clock.now()
         core.ledger.close_all_intervals(now)
         took: dict[str, tuple[float, int | None]] = {}
         if new.host_pool_bytes != old.host_pool_bytes:
             took["host_pool_bytes"] = self._resize_host_pool(new.host_pool_bytes, author), None
         if new.kv_dtype is not old.kv_dtype:
-            took["kv_dtype"] = self._switch_precision(new.kv_dtype)
+            started = core.clock.now()
+            converted = switch(core, new.kv_dtype)
+            took["kv_dtype"] = core.clock.now() - started, converted.nbytes
         core.ledger.knobs = new
         for field in fields(Knobs):
             was, now_is = getattr(old, field.name), getattr(new, field.name)
@@ -190,16 +191,8 @@ class Commands:
     def _check_request(self, request: TurnRequest) -> None:
         if not request.prompt:
             raise Refused("the prompt is empty; send at least one token")
-        self._check_tokens(request.prompt)
         _check_max_tokens(request.max_tokens)
-        validate_sampling(request.sampling)
         self._check_size(len(request.prompt), "the prompt")
-
-    def _check_tokens(self, tokens: tuple[int, ...]) -> None:
-        vocab = self._core.backend.vocab_size
-        bad = next((t for t in tokens if not 0 <= t < vocab), None)
-        if bad is not None:
-            raise Refused(f"token {bad} is not in the vocabulary; tokens are 0 to {vocab - 1:,}")
 
     def _check_size(self, tokens: int, what: str) -> None:
         backend, m = self._core.backend, self._core.backend.memory()
@@ -233,47 +226,15 @@ class Commands:
         if turn.phase is not Phase.BLOCKED and (running or not turn.held):
             self._hold(turn, now)
 
-    def _check_switch(self, dtype: KVDtype) -> None:
-        backend = self._core.backend
-        total = backend.blocks_at(dtype)
-        for turn in self._core.ledger:
-            if blocks_for(len(turn.tokens) + 1, backend.block_size) > total:
-                capacity = total * backend.block_size
-                raise Refused(
-                    f"{turn.agent} has {len(turn.tokens):,} tokens and the arena holds {capacity:,} at {dtype}; "
-                    f"cancel it or stay at {backend.kv_dtype}"
-                )
-
-    def _switch_precision(self, dtype: KVDtype) -> tuple[float, int]:
-        core = self._core
-        started = core.clock.now()
-        total = core.backend.blocks_at(dtype)
-        for turn in self._leave_order():
-            m = core.backend.memory()
-            if m.blocks_total - m.blocks_free <= total:
-                break
-            if not core.backend.holding(turn.id).blocks:
-                continue
-            if turn.phase.running:
-                core.preempt(turn, started, f"for the switch to {dtype}")
-            if not core.swap_out(turn, started, Reason.PRECISION):
-                core.drop(turn, started, Reason.PRECISION)
-        converted = core.backend.set_kv_dtype(dtype)
-        return core.clock.now() - started, converted.nbytes
-
-    def _leave_order(self) -> list[LiveTurn]:
-        """Parked turns first, then background, longest first; foreground last."""
-        return sorted(self._core.ledger, key=lambda t: (t.phase.running, -t.priority, -len(t.tokens), t.id))
-
     def _resize_host_pool(self, nbytes: int, author: str) -> float:
         """Host copies that no longer fit are dropped, longest first."""
         core = self._core
         started = core.clock.now()
-        for turn in self._leave_order():
+        in_host = [t for t in core.ledger if t.tier is Tier.HOST]
+        for turn in sorted(in_host, key=lambda t: (-len(t.tokens), t.id)):
             if core.backend.memory().host_used_bytes <= nbytes:
                 break
-            if turn.tier is Tier.HOST:
-                core.drop(turn, started, Reason.HOST_FULL, author)
+            core.drop(turn, started, Reason.HOST_FULL, author)
         core.backend.set_host_pool(nbytes)
         return core.clock.now() - started
 

@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Callable
 
 from engine.backends.base import Backend, Moved
+from engine.body import Body
 from engine.clock import EngineClock
 from engine.costs import Costs
 from engine.errors import CorruptCopy
-from engine.events import Event, EventKind
+from engine.events import Event, EventKind, Interval
 from engine.knobs import Knobs
 from engine.ledger import Ledger, LiveTurn
 from engine.models.loaded import LoadedModel
@@ -186,6 +187,20 @@ class Core:
             self.event(
                 EventKind.ENGINE, "engine", f"{turn.agent}: its listener failed ({fault!r}) and is cut off", turn
             )
+
+
+def core_over(
+    body: Body,
+    clock: EngineClock,
+    knobs: Knobs,
+    on_event: Callable[[Event], None],
+    on_interval: Callable[[Interval], None],
+) -> Core:
+    """A core over an opened body; precision and host pool of `knobs` are set to what the body really has."""
+    pool = body.backend.memory().host_total_bytes
+    knobs = dataclasses.replace(knobs, kv_dtype=body.backend.kv_dtype, host_pool_bytes=pool)
+    ledger = Ledger(clock, body.backend, on_interval, knobs, body.card.factor if body.card else 1.0)
+    return Core(clock, body.backend, body.model, ledger, body.costs, on_event)
 
 
 def _blend(rate: float, moved: Moved) -> float:

@@ -13,11 +13,10 @@ from engine.body import Body, BodyConfig, OpenBody
 from engine.clock import EngineClock
 from engine.commands import Commands
 from engine.control import Sink
-from engine.core import Core
+from engine.core import Core, core_over
 from engine.errors import ParkdeckError, Refused
 from engine.events import Event, EventKind, Interval
 from engine.knobs import Knobs
-from engine.ledger import Ledger
 from engine.loop import Loop, Ticked
 from engine.models.loaded import LoadedModel
 from engine.policies import policies
@@ -143,11 +142,7 @@ class Run:
             wake_in = 0.0 if ticked.worked else self._sleep_for(ticked)
 
     def _assemble(self, body: Body) -> tuple[Core, Commands, Loop, Publisher]:
-        memory = body.backend.memory()
-        knobs = replace(self._config.knobs, kv_dtype=body.backend.kv_dtype, host_pool_bytes=memory.host_total_bytes)
-        scale = body.card.factor if body.card else 1.0
-        ledger = Ledger(self._clock, body.backend, self._on_interval, knobs, scale)
-        core = Core(self._clock, body.backend, body.model, ledger, body.costs, self._on_event)
+        core = core_over(body, self._clock, self._config.knobs, self._on_event, self._on_interval)
         publisher = Publisher(self._session, core, body.card, self._config.body.average_turn_tokens, self._on_sample)
         first = publisher.snapshot(HostState.IDLE, None, 0)
         for sink in self._sinks:

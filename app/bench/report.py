@@ -184,5 +184,7 @@ def _cell(value: Cell) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
+        if not math.isfinite(value):
+            return "n/a"
         return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else value
