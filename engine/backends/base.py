@@ -72,7 +72,9 @@ class Converted:
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
     """Bytes as they are on the device. `device_used` is the device's own reading for all processes (None: no sensor);
-    `arena_bytes` is the whole arena, `blocks_*` count at the present precision; host figures are of the pinned pool."""
+    `arena_bytes` is the whole arena, `blocks_*` count at the present precision; host figures are of the pinned pool:
+    `host_asked_bytes` was asked for, `host_total_bytes` is usable, `host_held_bytes` the system has really given (on
+    CPU pages are committed at first touch), None where a backend cannot tell."""
 
     weights_bytes: int
     runtime_bytes: int
@@ -84,6 +86,8 @@ class DeviceMemory:
     host_used_bytes: int
     device_total: int | None = None
     device_used: int | None = None
+    host_asked_bytes: int | None = None
+    host_held_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,115 @@
+"""The arena: a fixed run of device bytes cut into blocks, and who holds which of them."""
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from engine.backends.torch.executor import ArenaView
+from engine.errors import IntegrityError
+from engine.geometry import ALIGNMENT, BlockLayout
+from engine.turn import TurnId
+
+
+def aligned_bytes(nbytes: int, device: torch.device) -> torch.Tensor:
+    """`nbytes` of zeroed uint8 memory on `device` that begins at a multiple of 64 bytes."""
+    raw = torch.zeros(nbytes + ALIGNMENT, dtype=torch.uint8, device=device)
+    start = -raw.data_ptr() % ALIGNMENT
+    return raw[start : start + nbytes]
+
+
+class Arena:
+    """Block b is bytes b x layout.nbytes onwards, for whatever layout is in force; the bytes never grow or shrink.
+
+    The lowest free block is always taken first, so the same verbs give the same blocks. The table of a turn lists its
+    blocks in the order of its tokens; `tables` is the truth, the owner of each block is kept apart so that a block
+    held twice is seen.
+    """
+
+    def __init__(self, nbytes: int, layout: BlockLayout, device: torch.device) -> None:
+        self.memory = aligned_bytes(nbytes, device)
+        self.nbytes = nbytes
+        self._tables: dict[TurnId, list[int]] = {}
+        self._lay_out(layout)
+
+    def _lay_out(self, layout: BlockLayout) -> None:
+        self.layout = layout
+        self.blocks = layout.blocks_in(self.nbytes)
+        self._owner: list[TurnId | None] = [None] * self.blocks
+        for turn, table in self._tables.items():
+            for block in table:
+                self._owner[block] = turn
+        self._free = [block for block, owner in enumerate(self._owner) if owner is None]
+
+    @property
+    def view(self) -> ArenaView:
+        return ArenaView(self.memory, self.layout, self.blocks)
+
+    @property
+    def free(self) -> int:
+        return len(self._free)
+
+    @property
+    def held(self) -> int:
+        return self.blocks - len(self._free)
+
+    def table(self, turn: TurnId) -> Sequence[int]:
+        return self._tables.get(turn, ())
+
+    def take(self, turn: TurnId, count: int) -> bool:
+        """Put `count` more blocks behind the turn's table. False, with nothing changed, if so many are not free."""
+        if count > len(self._free):
+            return False
+        blocks = [heapq.heappop(self._free) for _ in range(count)]
+        for block in blocks:
+            self._owner[block] = turn
+        if blocks:
+            self._tables.setdefault(turn, []).extend(blocks)
+        return True
+
+    def cut(self, turn: TurnId, keep: int) -> None:
+        """Free what lies behind the turn's first `keep` blocks.
+
+        Raises IntegrityError if a block is not the turn's.
+        """
+        table = self._tables.get(turn, [])
+        for block in table[keep:]:
+            if self._owner[block] != turn:
+                raise IntegrityError(f"block {block} is in the table of turn {turn} but held by {self._owner[block]}")
+            self._owner[block] = None
+            heapq.heappush(self._free, block)
+        del table[keep:]
+        if not table:
+            self._tables.pop(turn, None)
+
+    def give(self, turn: TurnId) -> None:
+        """Free all the turn's blocks."""
+        self.cut(turn, 0)
+
+    def live(self) -> np.ndarray:
+        """Held blocks, ascending, int64."""
+        return np.array(sorted(block for table in self._tables.values() for block in table), dtype=np.int64)
+
+    def renumber(self, layout: BlockLayout, live: np.ndarray) -> None:
+        """After a conversion: what was block `live[k]` is now block k of `layout`."""
+        now = {int(block): k for k, block in enumerate(live)}
+        self._tables = {turn: [now[block] for block in table] for turn, table in self._tables.items()}
+        self._lay_out(layout)
+
+    def check(self, tokens: Mapping[TurnId, int]) -> None:
+        """`tokens`: KV tokens that each turn has in the arena. Raises IntegrityError where the books do not add up."""
+        held = [block for table in self._tables.values() for block in table]
+        if len(held) + len(self._free) != self.blocks:
+            raise IntegrityError(f"arena: {len(held)} blocks held + {len(self._free)} free != {self.blocks}")
+        if len(set(held)) != len(held):
+            raise IntegrityError("arena: a block is held twice")
+        if set(held) & set(self._free) or len(set(self._free)) != len(self._free):
+            raise IntegrityError("arena: a block is both held and free, or free twice")
+        for turn, table in self._tables.items():
+            if any(self._owner[block] != turn for block in table):
+                raise IntegrityError(f"arena: a block in the table of turn {turn} belongs to another turn")
+        for turn in tokens.keys() | self._tables.keys():
+            need, has = self.layout.blocks_for(tokens.get(turn, 0)), len(self.table(turn))
+            if need != has:
+                raise IntegrityError(f"arena: turn {turn} holds {has} blocks, its KV tokens need {need}")

@@ -1,0 +1,278 @@
+"""The torch body: turns, their blocks in the arena and their host copies, over an executor that runs the model.
+
+Blocks and bytes are all this file decides about; which kernels run is the executor's, who runs is the governor's.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from itertools import permutations
+
+import numpy as np
+import torch
+
+from engine.backends.base import Converted, DeviceMemory, Holding, Moved, StepPlan, StepResult
+from engine.backends.torch.arena import Arena, aligned_bytes
+from engine.backends.torch.calibrate import measure_costs
+from engine.backends.torch.convert import convert_arena, convert_blocks, scratch_bytes
+from engine.backends.torch.executor import Executor
+from engine.backends.torch.hostmem import available_host_bytes
+from engine.backends.torch.hostpool import HostPool, unit_bytes
+from engine.backends.torch.sampling import validated
+from engine.backends.torch.stepper import run_step
+from engine.backends.torch.turns import OpenTurn
+from engine.costs import Costs
+from engine.errors import CorruptCopy, Refused, UnknownTurn
+from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype
+from engine.turn import Sampling, TurnId
+
+
+class TorchBackend:
+    """`Backend` over an `Executor`. `arena_bytes` and `host_bytes` are fixed sizes in bytes; `kv_dtype` is the first
+    precision. Raises Refused when the arena holds no block or the executor does not know the precision."""
+
+    name = "torch"
+
+    def __init__(
+        self,
+        executor: Executor,
+        arena_bytes: int,
+        host_bytes: int,
+        kv_dtype: KVDtype,
+        block_size: int = BLOCK_SIZE,
+        host_available: Callable[[], int] = available_host_bytes,
+    ) -> None:
+        config = executor.config
+        self.geometry = config.geometry
+        self.block_size = block_size
+        self.max_context = config.max_context
+        self.vocab_size = config.vocab_size
+        self._executor = executor
+        self._host_available = host_available
+        self._turns: dict[TurnId, OpenTurn] = {}
+        layout = self._layout(kv_dtype)
+        if layout.blocks_in(arena_bytes) < 1:
+            raise Refused(f"An arena of {arena_bytes} bytes holds no block of {layout.nbytes} bytes; make it larger.")
+        self._scratch = aligned_bytes(scratch_bytes([self._layout(d) for d in executor.kv_dtypes]), executor.device)
+        self._arena = Arena(arena_bytes, layout, executor.device)
+        self._pool = HostPool(host_bytes, unit_bytes(self.geometry, block_size), executor.device)
+
+    @property
+    def kv_dtype(self) -> KVDtype:
+        return self._arena.layout.dtype
+
+    @property
+    def kv_dtypes(self) -> frozenset[KVDtype]:
+        return self._executor.kv_dtypes
+
+    @property
+    def exact(self) -> bool:
+        """Recompute gives the same bits as the first time."""
+        return self._executor.exact
+
+    def _layout(self, dtype: KVDtype) -> BlockLayout:
+        if dtype not in self._executor.kv_dtypes:
+            allowed = ", ".join(sorted(self._executor.kv_dtypes))
+            raise Refused(f"KV precision {dtype} is not offered here; choose one of {allowed}.")
+        return BlockLayout(self.geometry, dtype, self.block_size)
+
+    def _turn(self, turn: TurnId) -> OpenTurn:
+        if turn not in self._turns:
+            raise UnknownTurn(f"Turn {turn} is not open; it never was, or it has ended.")
+        return self._turns[turn]
+
+    def open(self, turn: TurnId, tokens: Sequence[int], sampling: Sampling) -> None:
+        """Raises Refused for an id that is open, no tokens, a token outside the vocabulary, too many tokens for the
+        model's context, or sampling values out of range."""
+        if turn in self._turns:
+            raise Refused(f"Turn {turn} is open already; give each turn an id of its own.")
+        if not tokens:
+            raise Refused("A turn needs at least one token; give a prompt.")
+        self._check_tokens(tokens, len(tokens))
+        seed = validated(sampling).seed
+        drawn = secrets.randbits(64) if seed is None else seed
+        self._turns[turn] = OpenTurn(turn, list(tokens), sampling, drawn)
+
+    def _check_tokens(self, tokens: Sequence[int], context: int) -> None:
+        if context > self.max_context:
+            raise Refused(f"The turn has {context} tokens, the model takes {self.max_context}; shorten it.")
+        if tokens and not (min(tokens) >= 0 and max(tokens) < self.vocab_size):
+            raise Refused(f"Tokens go from 0 to {self.vocab_size - 1}; {min(tokens)} to {max(tokens)} were given.")
+
+    def step(self, plan: StepPlan) -> StepResult:
+        for work in plan.work:
+            self._turn(work.turn)
+        return run_step(plan, self._turns, self._arena, self._executor)
+
+    def extend(self, turn: TurnId, keep: int, tokens: Sequence[int]) -> None:
+        """Raises Refused, with nothing changed, for a `keep` outside the turn, bad tokens, or nothing left at all."""
+        state = self._turn(turn)
+        total = keep + len(tokens)
+        if not 0 <= keep <= len(state.tokens) or total == 0:
+            raise Refused(
+                f"Turn {turn} has {len(state.tokens)} tokens and was to keep {keep} and add {len(tokens)}; "
+                "keep at most what it has, and at least one token in all."
+            )
+        self._check_tokens(tokens, total)
+        state.tokens = [*state.tokens[:keep], *tokens]
+        self._cut_kv(state, min(state.kv_tokens, keep, total - 1))
+
+    def _cut_kv(self, state: OpenTurn, keep: int) -> None:
+        """Keep the KV of the first `keep` tokens, in whatever tier it is."""
+        state.kv_tokens = keep
+        blocks = self._arena.layout.blocks_for(keep)
+        if not state.parked:
+            self._arena.cut(state.id, blocks)
+        elif blocks:
+            state.parked = self._pool.trim(state.parked, blocks)
+        else:
+            self._pool.release(state.parked)
+            state.parked = None
+
+    def swap_out(self, turn: TurnId) -> Moved | None:
+        """Raises Refused if the turn holds no block of the arena, CorruptCopy if the copy failed: the turn then stays
+        where it is, unchanged."""
+        state = self._turn(turn)
+        table = self._arena.table(turn)
+        if not table:
+            raise Refused(f"Turn {turn} holds nothing in the arena; only a resident turn can be swapped out.")
+        started = time.perf_counter()
+        parked = self._pool.store(self._arena.memory, self._arena.layout, table)
+        if parked is None:
+            return None
+        state.parked = parked
+        self._arena.give(turn)
+        return Moved(parked.nbytes, time.perf_counter() - started)
+
+    def swap_in(self, turn: TurnId) -> Moved | None:
+        """Raises Refused if the turn has no host copy."""
+        state = self._turn(turn)
+        if state.parked is None:
+            raise Refused(f"Turn {turn} has no copy in the host pool; only a swapped turn can be brought back.")
+        started = time.perf_counter()
+        parked = state.parked
+        if not self._arena.take(turn, parked.blocks):
+            return None
+        arena = self._arena
+        try:
+            self._pool.load(parked, arena.memory, arena.layout, arena.table(turn), self._scratch)
+        except CorruptCopy:
+            self.drop(turn)
+            raise
+        self._pool.release(parked)
+        state.parked = None
+        return Moved(parked.nbytes, time.perf_counter() - started)
+
+    def drop(self, turn: TurnId) -> None:
+        state = self._turn(turn)
+        self._arena.give(turn)
+        if state.parked:
+            self._pool.release(state.parked)
+        state.parked = None
+        state.kv_tokens = 0
+
+    def close(self, turn: TurnId) -> None:
+        self.drop(turn)
+        del self._turns[turn]
+
+    def tokens(self, turn: TurnId) -> tuple[int, ...]:
+        """All tokens of the turn, prompt and generated."""
+        return tuple(self._turn(turn).tokens)
+
+    def holding(self, turn: TurnId) -> Holding:
+        state = self._turn(turn)
+        blocks = len(self._arena.table(turn))
+        if state.parked is None:
+            return Holding(state.kv_tokens, blocks)
+        return Holding(state.kv_tokens, blocks, self._pool.occupied(state.parked), state.parked.layout.dtype)
+
+    def set_kv_dtype(self, dtype: KVDtype) -> Converted:
+        arena, new = self._arena, self._layout(dtype)
+        started = time.perf_counter()
+        if new == arena.layout:
+            return Converted(0, 0.0, arena.blocks)
+        fits = new.blocks_in(arena.nbytes)
+        if arena.held > fits:
+            raise Refused(
+                f"At {dtype} the arena holds {fits} blocks ({fits * new.nbytes / 2**20:.1f} MiB) but {arena.held} "
+                f"({arena.held * new.nbytes / 2**20:.1f} MiB) are held; move turns out of it first."
+            )
+        live = arena.live()
+        moved = convert_arena(arena.memory, arena.layout, new, live, self._scratch)
+        arena.renumber(new, live)
+        self._settle_device()
+        return Converted(moved, time.perf_counter() - started, arena.blocks)
+
+    def _settle_device(self) -> None:
+        if self._executor.device.type == "cuda":
+            torch.cuda.synchronize(self._executor.device)
+
+    def blocks_at(self, dtype: KVDtype) -> int:
+        return self._layout(dtype).blocks_in(self._arena.nbytes)
+
+    def block_bytes_at(self, dtype: KVDtype) -> int:
+        return self._layout(dtype).nbytes
+
+    def set_host_pool(self, nbytes: int) -> None:
+        """Raises Refused also for a size below 0 or above what the host has available."""
+        room = self._pool.held_bytes + self._host_available()
+        if nbytes < 0 or nbytes > room:
+            raise Refused(
+                f"A host pool of {nbytes / 2**20:.1f} MiB was asked for; give 0 to {room / 2**20:.1f} MiB, what this "
+                "machine and its container have available."
+            )
+        self._pool.resize(nbytes)
+
+    def memory(self) -> DeviceMemory:
+        total, used = self._device_reading()
+        return DeviceMemory(
+            weights_bytes=self._executor.weights_bytes,
+            runtime_bytes=self._executor.runtime_bytes + self._scratch.nbytes,
+            arena_bytes=self._arena.memory.nbytes,
+            block_bytes=self._arena.layout.nbytes,
+            blocks_total=self._arena.blocks,
+            blocks_free=self._arena.free,
+            host_total_bytes=self._pool.total_bytes,
+            host_used_bytes=self._pool.used_bytes,
+            device_total=total,
+            device_used=used,
+            host_asked_bytes=self._pool.asked_bytes,
+            host_held_bytes=self._pool.held_bytes,
+        )
+
+    def _device_reading(self) -> tuple[int | None, int | None]:
+        """The device's own figures for all its processes; a CPU has no such sensor."""
+        if self._executor.device.type != "cuda":
+            return None, None
+        free, total = torch.cuda.mem_get_info(self._executor.device)
+        return total, total - free
+
+    def warm_up(self) -> None:
+        """Compile or load every kernel that any precision needs. Raises Refused while a turn is open."""
+        self._refuse_open_turns("warmed up")
+        first = self._arena.layout
+        none = np.empty(0, dtype=np.int64)
+        for old, new in permutations(sorted(self.kv_dtypes), 2):
+            convert_blocks(self._arena.memory, self._layout(old), none, self._scratch, self._layout(new), none)
+        for dtype in sorted(self.kv_dtypes - {first.dtype}):
+            self._arena.renumber(self._layout(dtype), self._arena.live())
+            self._executor.warm_up(self._arena.view)
+        self._arena.renumber(first, self._arena.live())
+        self._executor.warm_up(self._arena.view)
+
+    def calibrate(self) -> Costs:
+        self._refuse_open_turns("calibrated")
+        return measure_costs(self._executor, self._arena, self._scratch)
+
+    def _refuse_open_turns(self, what: str) -> None:
+        if self._turns:
+            raise Refused(f"The engine can only be {what} while no turn is open; {len(self._turns)} are.")
+
+    def check_integrity(self) -> None:
+        self._arena.check({turn: state.resident_tokens for turn, state in self._turns.items()})
+        self._pool.check(state.parked for state in self._turns.values() if state.parked)
+
+    def shutdown(self) -> None:
+        for turn in list(self._turns):
+            self.close(turn)
+        self._pool.close()

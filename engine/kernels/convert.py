@@ -1,0 +1,167 @@
+"""Blocks from one KV precision to another on CPU: numba kernels, parallel over planes, without the GIL.
+
+A plane is the K or V of one layer and one KV head in one block: `rows` tokens of `dim` values, contiguous. Every kernel
+takes flat typed arrays over the same bytes and, for each block, the element offsets where its values (and at q8 its
+scales) begin: source and destination bytes must not overlap.
+
+q8: scale = amax / 127 per row, value = round(x / scale) to the nearest, half to even. A row whose scale would not be a
+normal float32 becomes all zeros. What is not finite counts as the largest finite number, and what fp16 cannot hold is
+clamped to +-65504, so no conversion ever makes a NaN or an infinity.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.extending import intrinsic
+
+HALF_MAX = np.float32(65504.0)
+HALF_MAX_BITS = np.int32(0x7BFF)
+FLOAT_LIMIT_BITS = np.int32(0x7F7F0000)
+FLOAT_LIMIT = np.int32(FLOAT_LIMIT_BITS).view(np.float32)
+"""Just below the largest float32, so that 127 x its scale does not round up to infinity."""
+SMALLEST_SCALE = np.float32(np.finfo(np.float32).tiny)
+
+
+@intrinsic
+def half_to_float(typingctx, bits):
+    """uint16 bits of an IEEE half -> float32."""
+
+    def codegen(context, builder, signature, args):
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), codegen
+
+
+@intrinsic
+def float_to_half(typingctx, value):
+    """float32 -> uint16 bits of the nearest IEEE half."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
+
+    return types.uint16(types.float32), codegen
+
+
+@intrinsic
+def _float_bits(typingctx, value):
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.IntType(32))
+
+    return types.int32(types.float32), codegen
+
+
+@intrinsic
+def _bits_float(typingctx, bits):
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.int32), codegen
+
+
+@njit(inline="always")
+def _clamp_half(value):
+    low = value if value > -HALF_MAX else -HALF_MAX
+    return low if low < HALF_MAX else HALF_MAX
+
+
+@njit(inline="always")
+def _round_q8(value):
+    low = value if value > np.float32(-127.0) else np.float32(-127.0)
+    return np.int8(np.int32(np.rint(low if low < np.float32(127.0) else np.float32(127.0))))
+
+
+@njit(inline="always")
+def _scale_of(amax):
+    """The scale of a row and its inverse; (0, 0) for a row too small to scale."""
+    scale = amax / np.float32(127.0)
+    if scale < SMALLEST_SCALE:
+        return np.float32(0.0), np.float32(0.0)
+    return scale, np.float32(1.0) / scale
+
+
+@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
+def half_to_q8(src, src_at, dst, dst_at, scales, scales_at, planes, rows, dim):
+    """src uint16; dst int8; scales float32; `*_at` int64 (blocks,)."""
+    for t in prange(src_at.size * planes):
+        block = t // planes
+        plane = t % planes
+        for r in range(rows):
+            row = plane * rows + r
+            a = src[src_at[block] + row * dim : src_at[block] + (row + 1) * dim]
+            b = dst[dst_at[block] + row * dim : dst_at[block] + (row + 1) * dim]
+            peak = np.int32(0)
+            for d in range(dim):
+                peak = max(peak, np.int32(a[d]) & np.int32(0x7FFF))
+            scale, inverse = _scale_of(half_to_float(np.uint16(min(peak, HALF_MAX_BITS))))
+            scales[scales_at[block] + row] = scale
+            for d in range(dim):
+                b[d] = _round_q8(half_to_float(a[d]) * inverse)
+
+
+@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
+def float_to_q8(src, src_at, dst, dst_at, scales, scales_at, planes, rows, dim):
+    """src float32; dst int8; scales float32; `*_at` int64 (blocks,)."""
+    for t in prange(src_at.size * planes):
+        block = t // planes
+        plane = t % planes
+        for r in range(rows):
+            row = plane * rows + r
+            a = src[src_at[block] + row * dim : src_at[block] + (row + 1) * dim]
+            b = dst[dst_at[block] + row * dim : dst_at[block] + (row + 1) * dim]
+            peak = np.int32(0)
+            for d in range(dim):
+                peak = max(peak, _float_bits(a[d]) & np.int32(0x7FFFFFFF))
+            scale, inverse = _scale_of(_bits_float(min(peak, FLOAT_LIMIT_BITS)))
+            scales[scales_at[block] + row] = scale
+            for d in range(dim):
+                b[d] = _round_q8(a[d] * inverse)
+
+
+@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
+def q8_to_half(src, src_at, scales, scales_at, dst, dst_at, planes, rows, dim):
+    """src int8; scales float32; dst uint16; `*_at` int64 (blocks,)."""
+    for t in prange(src_at.size * planes):
+        block = t // planes
+        plane = t % planes
+        for r in range(rows):
+            row = plane * rows + r
+            a = src[src_at[block] + row * dim : src_at[block] + (row + 1) * dim]
+            b = dst[dst_at[block] + row * dim : dst_at[block] + (row + 1) * dim]
+            scale = scales[scales_at[block] + row]
+            for d in range(dim):
+                b[d] = float_to_half(_clamp_half(np.float32(a[d]) * scale))
+
+
+@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
+def q8_to_float(src, src_at, scales, scales_at, dst, dst_at, planes, rows, dim):
+    """src int8; scales float32; dst float32; `*_at` int64 (blocks,)."""
+    for t in prange(src_at.size * planes):
+        block = t // planes
+        plane = t % planes
+        for r in range(rows):
+            row = plane * rows + r
+            a = src[src_at[block] + row * dim : src_at[block] + (row + 1) * dim]
+            b = dst[dst_at[block] + row * dim : dst_at[block] + (row + 1) * dim]
+            scale = scales[scales_at[block] + row]
+            for d in range(dim):
+                b[d] = np.float32(a[d]) * scale
+
+
+@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
+def half_to_floats(src, src_at, dst, dst_at, planes, size):
+    """src uint16; dst float32; `size` values per plane."""
+    for t in prange(src_at.size * planes):
+        a = src[src_at[t // planes] + (t % planes) * size : src_at[t // planes] + (t % planes + 1) * size]
+        b = dst[dst_at[t // planes] + (t % planes) * size : dst_at[t // planes] + (t % planes + 1) * size]
+        for d in range(size):
+            b[d] = half_to_float(a[d])
+
+
+@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
+def float_to_halves(src, src_at, dst, dst_at, planes, size):
+    """src float32; dst uint16; `size` values per plane."""
+    for t in prange(src_at.size * planes):
+        a = src[src_at[t // planes] + (t % planes) * size : src_at[t // planes] + (t % planes + 1) * size]
+        b = dst[dst_at[t // planes] + (t % planes) * size : dst_at[t // planes] + (t % planes + 1) * size]
+        for d in range(size):
+            b[d] = float_to_half(_clamp_half(a[d]))
