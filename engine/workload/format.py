@@ -1,7 +1,7 @@
 """Parkdeck's own workload file: JSON Lines, UTF-8.
 
 Line 1 is the header:
-    {"parkdeck_workload": 1, "name": "...", "title": "...", "seed": 7, "scale": 2.6, "agents_nominal": 16}
+    {"parkdeck_workload": 1, "name": "...", "title": "...", "seed": 7, "scale": 2.6, "agents_nominal": 20}
 Every further line is one agent:
     {"agent": "coder-01", "priority": "background", "arrival_ms": 900, "turns": [
         {"think_ms": 0, "rounds": [[480, 64, "bash", 310], [40, 70, null, 0]]}]}

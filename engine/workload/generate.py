@@ -7,13 +7,14 @@ ln(13.6 / 0.3) / 1.2816 = 2.976; longer than 30 s is cut to 30 s, which makes th
 Waits and think times are multiplied by `scale`, how much slower the stand-in engine is than the card: 39 tok/s per
 turn on the card against about 15 here, 2.6.
 
-Blocked fraction of an agent that calls k tools in a turn of prompt p, with a tokens appended by each tool and outputs
-of o tokens, at r tok/s per turn and a prefill of f tok/s:
-    b = k W / (k W + (k + 1) o / r + (p + k a) / f + queueing),    W = 3.75 s x scale = 9.75 s
-`swarm`: k = 4, p = 480, a = 50, o = 62, r = 15, f = 500 gives 39.0 / (39.0 + 20.7 + 1.4) = 0.64 with free slots.
-Sixteen agents keep about (1 - 0.64) x 16 = 5.8 of 8 slots busy on the mean; queueing and the agents that people wait for
-(few tools) bring b down to about 0.6. A turn grows to p + k a + (k + 1) o = 990 tokens, about 768 over its life.
-`long-context`: k = 5, p = 1,250, a = 60, o = 75 grows to about 2,000 tokens; 48.8 / (48.8 + 30.0 + 3.1) = 0.60.
+Blocked fraction b = time blocked on tools / time that turns are live. An agent that calls k tools in a turn of prompt p,
+each appending a tokens, with outputs of o tokens, at r tok/s per turn and a prefill of f tok/s, alone, has
+    b = k W / (k W + (k + 1) o / r + (p + k a) / f),    W = 3.75 s x scale = 9.75 s
+`swarm`: k = 5, p = 590, a = 34, o = 43, r = 15, f = 500 gives 48.8 / (48.8 + 17.2 + 1.5) = 0.72. Twenty agents fill 6.7 of
+8 slots on the mean; their prefills hold each other up (a chunk of 256 tokens takes 0.5 s) and three of them are people's,
+with few tools: played in simulated time b is 0.52, 0.58 and 0.63 at 12, 15 and 20 tok/s per slot. A turn grows to about
+p + k a + (k + 1) o = 1,020 tokens and holds 765 over its life: the stand-in's average turn of 768.
+`long-context`: k = 7, p = 1,300, a = 50, o = 50 grows to about 2,050 tokens; b is 0.55, 0.59 and 0.64 with 12 agents.
 
 Waits are drawn by strata (one from each n-th part of the distribution, in seeded order), so that a small file has the
 quantiles of the distribution and b does not hang on luck.
@@ -73,11 +74,11 @@ SWARM = WorkloadRecipe(
     "swarm",
     "Coding agents in the background, three that people wait for",
     seed=9070,
-    agents_nominal=16,
+    agents_nominal=20,
     arrivals_s=4.0,
     parts=(
-        Recipe("coder", 13, Priority.BACKGROUND, 8, prompt=480, appended=50, output=62, calls=(2, 6), think_s=1.0),
-        Recipe("person", 3, Priority.FOREGROUND, 8, prompt=300, appended=40, output=50, calls=(0, 2), think_s=12.0),
+        Recipe("coder", 17, Priority.BACKGROUND, 8, prompt=590, appended=34, output=43, calls=(3, 7), think_s=1.0),
+        Recipe("person", 3, Priority.FOREGROUND, 8, prompt=280, appended=30, output=45, calls=(0, 2), think_s=12.0),
     ),
 )
 LONG_CONTEXT = WorkloadRecipe(
@@ -87,8 +88,8 @@ LONG_CONTEXT = WorkloadRecipe(
     agents_nominal=12,
     arrivals_s=8.0,
     parts=(
-        Recipe("reader", 11, Priority.BACKGROUND, 6, prompt=1250, appended=60, output=75, calls=(3, 7), think_s=1.0),
-        Recipe("person", 1, Priority.FOREGROUND, 8, prompt=300, appended=40, output=50, calls=(0, 2), think_s=12.0),
+        Recipe("reader", 11, Priority.BACKGROUND, 6, prompt=1300, appended=50, output=50, calls=(5, 9), think_s=1.0),
+        Recipe("person", 1, Priority.FOREGROUND, 8, prompt=280, appended=30, output=45, calls=(0, 2), think_s=12.0),
     ),
 )
 SHIPPED = {"swarm.jsonl": SWARM, "long-context.jsonl": LONG_CONTEXT}

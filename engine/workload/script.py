@@ -119,7 +119,7 @@ def fit(workload: Workload, max_tokens: int) -> Workload:
     for agent in workload.agents:
         turns = []
         for turn in agent.turns:
-            fitted = _fit_turn(turn, max_tokens)
+            fitted = fit_turn(turn, max_tokens)
             shortened += fitted is not turn
             lost_rounds += len(turn.rounds) - len(fitted.rounds)
             turns.append(fitted)
@@ -133,7 +133,8 @@ def fit(workload: Workload, max_tokens: int) -> Workload:
     return dataclasses.replace(workload, agents=tuple(agents), notes=(*workload.notes, note))
 
 
-def _fit_turn(turn: ScriptedTurn, limit: int) -> ScriptedTurn:
+def fit_turn(turn: ScriptedTurn, limit: int) -> ScriptedTurn:
+    """One turn cut to `limit` tokens as `fit` says; the same object when it fits already."""
     over = turn.peak_tokens - limit
     if over <= 0:
         return turn
