@@ -1,0 +1,83 @@
+"""The Live page: layout only. `page(deck)` draws it over any DeckView, a real deck or a scripted one."""
+
+from dataclasses import replace
+
+import streamlit as st
+
+from engine.snapshot import HostState, Snapshot
+from panels import downloads, figures, hardware, knobs, model_box, side, stack, states, swarm, top, turns
+from panels.deck_view import DeckView
+from panels.palette import ThemeName
+from panels.scale import scale_for
+
+REFRESH_S = 1.0
+KNOBS_REFRESH_S = 0.8
+WINDOWS = {"2 min": 120.0, "10 min": 600.0, "all": float("inf")}
+EVENT_SETS = ("moves and knobs", "all events")
+
+
+def page(deck: DeckView) -> None:
+    with st.sidebar:
+        st.markdown("## Parkdeck")
+        _sidebar(deck)
+    _main(deck)
+
+
+@st.fragment(run_every=KNOBS_REFRESH_S)
+def _sidebar(deck: DeckView) -> None:
+    snapshot = deck.control.snapshot
+    knobs.render(deck.control, snapshot)
+    with st.expander("Model", icon=":material/memory:"):
+        model_box.render(deck.control, snapshot)
+    with st.expander("Download this session", icon=":material/download:"):
+        downloads.render(deck, snapshot.session)
+
+
+@st.fragment(run_every=REFRESH_S)
+def _main(deck: DeckView) -> None:
+    control = deck.control
+    snapshot = _kept(control.snapshot, deck)
+    theme = _theme()
+    scale = scale_for(snapshot, top.render(snapshot))
+    states.render(control, snapshot)
+    if snapshot.bands is None:
+        hardware.render(deck.hardware())
+        return
+    swarm.render(deck.swarm, snapshot.state in (HostState.RUNNING, HostState.IDLE, HostState.STALLED))
+    figures.render(snapshot, scale, theme)
+    window, quiet = _view_options()
+    events = control.events()
+    samples = control.samples(since=snapshot.at - window)
+    chart, beside = st.columns([3.1, 1], gap="small")
+    with chart:
+        stack.render(stack.stack_data(snapshot, samples, events, scale, window), theme)
+    with beside:
+        side.render(snapshot, events, scale, theme, quiet)
+    turns.render(control, snapshot, scale, theme)
+    hardware.render(deck.hardware())
+
+
+def _view_options() -> tuple[float, bool]:
+    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
+        window = st.segmented_control(
+            "Window", tuple(WINDOWS), default="10 min", key="window", label_visibility="collapsed", required=True
+        )
+        shown = st.segmented_control(
+            "Events", EVENT_SETS, default=EVENT_SETS[0], key="event_set", label_visibility="collapsed", required=True
+        )
+    return WINDOWS[window or "10 min"], shown != EVENT_SETS[1]
+
+
+def _kept(snapshot: Snapshot, deck: DeckView) -> Snapshot:
+    """A stopped or failed engine publishes no bands: go on showing its last ones, at the scale they were shown."""
+    if snapshot.bands is not None:
+        st.session_state.last_card = snapshot.card
+        return snapshot
+    samples = deck.control.samples()
+    if not samples:
+        return snapshot
+    return replace(snapshot, bands=samples[-1].bands, card=st.session_state.get("last_card"))
+
+
+def _theme() -> ThemeName:
+    return "light" if st.context.theme.type == "light" else "dark"

@@ -1,0 +1,75 @@
+"""What the server does besides the page: the Host check, plotly.js from the installed package, /healthz."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import plotly
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+HOSTS_VARIABLE = "PARKDECK_ALLOWED_HOSTS"
+PLOTLY_JS = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+
+
+def allowed_hosts() -> frozenset[str]:
+    """Loopback names, and what PARKDECK_ALLOWED_HOSTS adds (comma separated; '*' allows any)."""
+    named = os.environ.get(HOSTS_VARIABLE, "")
+    return LOOPBACK | {name.strip().lower() for name in named.split(",") if name.strip()}
+
+
+def host_name(header: str) -> str:
+    """The name in a Host header, without its port."""
+    header = header.strip().lower()
+    if header.startswith("["):
+        return header.split("]")[0] + "]"
+    return header.rsplit(":", 1)[0] if header.count(":") == 1 else header
+
+
+class HostCheck:
+    """Refuses requests and websockets whose Host is not allowed, so that no web page elsewhere can reach the engine
+    by a name that it points here (DNS rebinding)."""
+
+    def __init__(self, app: ASGIApp, allowed: frozenset[str] | None = None) -> None:
+        self._app = app
+        self._allowed = allowed_hosts() if allowed is None else allowed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or self._fits(scope):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            text = f"This host name is not allowed; use http://127.0.0.1, or name it in {HOSTS_VARIABLE}.\n"
+            await PlainTextResponse(text, status_code=421)(scope, receive, send)
+
+    def _fits(self, scope: Scope) -> bool:
+        headers = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if "*" in self._allowed:
+            return True
+        return len(headers) == 1 and host_name(headers[0]) in self._allowed
+
+
+async def plotly_js(request: Request) -> Response:
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+    return FileResponse(PLOTLY_JS, media_type="text/javascript", headers=headers)
+
+
+def healthz(state: Callable[[], dict[str, object]]) -> Callable[[Request], Response]:
+    """200 while the engine starts or runs, 503 when it has failed or stopped."""
+
+    def endpoint(request: Request) -> Response:
+        now = state()
+        code = 503 if now.get("state") in ("failed", "stopped") else 200
+        return Response(json.dumps(now), code, media_type="application/json")
+
+    return endpoint
+
+
+def routes(state: Callable[[], dict[str, object]]) -> list[Route]:
+    return [Route("/assets/plotly.min.js", plotly_js), Route("/healthz", healthz(state))]

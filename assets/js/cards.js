@@ -1,0 +1,28 @@
+// A row of figures. Nodes are kept and only their text changes, so nothing flickers and text can be selected.
+function node(parent, tag, name) {
+  const element = document.createElement(tag);
+  element.className = name;
+  parent.appendChild(element);
+  return element;
+}
+
+export default function ({ data, parentElement }) {
+  const root = parentElement.querySelector('.cards');
+  for (const [name, colour] of Object.entries(data.colours)) root.style.setProperty(`--pd-${name}`, colour);
+  data.cards.forEach((card, index) => {
+    let box = root.children[index];
+    if (!box) {
+      box = node(root, 'div', 'card');
+      node(box, 'div', 'label');
+      node(box, 'div', 'value');
+      node(box, 'div', 'sub');
+    }
+    box.dataset.card = card.key;
+    box.title = card.hint;
+    box.classList.toggle('missing', card.value === 'n/a');
+    [card.label, card.value, card.sub].forEach((text, i) => {
+      if (box.children[i].textContent !== text) box.children[i].textContent = text;
+    });
+  });
+  while (root.children.length > data.cards.length) root.lastChild.remove();
+}

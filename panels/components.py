@@ -1,0 +1,57 @@
+"""Parkdeck's own elements on a Streamlit page (components v2): small scripts of assets/js on kept DOM nodes."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from panels.palette import Palette
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+PLOT_HTML = '<div class="parkdeck-plot" style="width:100%"></div>'
+CARDS_HTML = '<div class="cards-frame"><div class="cards"></div></div>'
+SIDE_HTML = """<div class="side">
+<h4>Host pool</h4><div class="pool-line"></div><div class="pool-tokens"></div>
+<div class="pool-bar"><div class="pool-fill"></div></div>
+<h4>Events</h4><div class="events"></div></div>"""
+TURNS_HTML = """<div class="turns"><h4>Turns</h4><div class="empty"></div><div class="scroll"><table hidden><thead><tr>
+<th>agent</th><th>priority</th><th>phase</th><th>tier</th><th class="number">context</th><th class="number">KV</th>
+<th class="number">in phase</th><th class="number">queued</th><th class="number">moves</th><th class="actions"></th>
+</tr></thead><tbody></tbody></table></div>
+<div class="foot"><span class="message"></span><span class="more"></span></div></div>"""
+
+
+@cache
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def live_plot(figure_json: str, *, key: str) -> None:
+    """A chart that keeps zoom and legend over updates. Its page's server must offer /assets/plotly.min.js."""
+    # Plotly's mode bar needs the page's styles, so no shadow root here.
+    _mount("parkdeck_plot", PLOT_HTML, "js/live_plot.js", isolated=False)(key=key, data=figure_json)
+
+
+def cards(data: dict[str, Any], *, key: str) -> None:
+    _mount("parkdeck_cards", CARDS_HTML, "js/cards.js")(key=key, data=data)
+
+
+def side(data: dict[str, Any], *, key: str) -> None:
+    _mount("parkdeck_side", SIDE_HTML, "js/side.js")(key=key, data=data)
+
+
+def turns(data: dict[str, Any], *, key: str, on_action: Any) -> None:
+    """`on_action` runs before the page is drawn again; the click is then in st.session_state[key].action."""
+    _mount("parkdeck_turns", TURNS_HTML, "js/turns.js")(key=key, data=data, on_action_change=on_action)
+
+
+def colours(theme: Palette) -> dict[str, str]:
+    """The palette as --pd-* properties."""
+    return {name: getattr(theme, name) for name in Palette.__dataclass_fields__}
+
+
+@cache
+def _mount(name: str, html: str, script: str, isolated: bool = True) -> Any:
+    css = _asset("theme/components.css") if isolated else None
+    return st.components.v2.component(name, html=html, css=css, js=_asset(script), isolate_styles=isolated)

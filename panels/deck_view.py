@@ -1,0 +1,62 @@
+"""What a page gets: the engine's Control, and the swarm, the hardware reading and the recorded session beside it."""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from engine.control import Control
+
+TableName = Literal["timeline", "samples", "events"]
+TABLES: tuple[TableName, ...] = ("timeline", "samples", "events")
+
+
+@dataclass(frozen=True, slots=True)
+class SwarmState:
+    """`note`: one line on what the swarm does now, empty when there is nothing to say."""
+
+    running: bool
+    agents: int
+    speed: float
+    workload: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareState:
+    """One reading of this machine; None is a missing sensor, never 0. Fractions are 0 to 1."""
+
+    cpu: float | None
+    memory_used: int | None
+    memory_total: int | None
+    process_memory: int | None
+    gpu_name: str | None = None
+    gpu_busy: float | None = None
+    gpu_memory_used: int | None = None
+    gpu_memory_total: int | None = None
+    gpu_power_w: float | None = None
+    gpu_temperature_c: float | None = None
+    note: str | None = None
+
+
+class SwarmControl(Protocol):
+    """The swarm's buttons. Each verb returns the sentence for the user, or raises Refused with it."""
+
+    def state(self) -> SwarmState: ...
+    def start(self) -> str: ...
+    def stop(self) -> str: ...
+    def set_agents(self, agents: int) -> str: ...
+    def set_speed(self, speed: float) -> str: ...
+    def foreground_turn(self) -> str: ...
+    def long_turn(self) -> str: ...
+
+
+class DeckView(Protocol):
+    """One deck for all tabs. Reading never waits for the engine."""
+
+    @property
+    def control(self) -> Control: ...
+    @property
+    def swarm(self) -> SwarmControl: ...
+    def hardware(self) -> HardwareState | None: ...
+    def export(self, table: TableName) -> bytes:
+        """The session's rows as CSV, UTF-8."""
+        ...

@@ -1,0 +1,116 @@
+"""The row of figures above the chart. `cards` is pure; `render` puts them on a page."""
+
+from dataclasses import asdict, dataclass
+
+from engine.snapshot import Snapshot
+from engine.turn import Phase
+from panels import components
+from panels.palette import ThemeName, palette
+from panels.scale import Scale
+from panels.units import MISSING, agents_factor, count, fraction, rate, seconds, size
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """`value` 'n/a': not measured (yet). `hint` says what the figure is and where it comes from."""
+
+    key: str
+    label: str
+    value: str
+    sub: str
+    hint: str
+
+
+def cards(snapshot: Snapshot, scale: Scale) -> tuple[Card, ...]:
+    """The ten figures at `scale`; rates are over the last 10 s, latencies over the last 256 values."""
+    return (
+        _headroom(snapshot, scale),
+        _paused_fit(snapshot),
+        _turns(snapshot),
+        *_speed(snapshot),
+        *_moves(snapshot, scale),
+        _blocked(snapshot),
+    )
+
+
+def render(snapshot: Snapshot, scale: Scale, theme: ThemeName) -> None:
+    colours = components.colours(palette(theme))
+    components.cards({"cards": [asdict(card) for card in cards(snapshot, scale)], "colours": colours}, key="figures")
+
+
+def _headroom(snapshot: Snapshot, scale: Scale) -> Card:
+    bands = snapshot.bands
+    if bands is None:
+        return Card("headroom", "Headroom", MISSING, "no arena yet", "Ceiling minus what is used.")
+    stack = scale.stack(bands)
+    return Card(
+        "headroom", "Headroom", scale.size(stack.headroom, bands), f"of {scale.size(stack.ceiling, bands)}",
+        f"Ceiling minus what is used; {scale.label}.",
+    )  # fmt: skip
+
+
+def _paused_fit(snapshot: Snapshot) -> Card:
+    other = [f"{dtype}: {fit}" for dtype, fit in snapshot.paused_fit_by_dtype if dtype != snapshot.knobs.kv_dtype]
+    sub = " · ".join([f"avg {snapshot.average_turn_tokens:,} tok", *other])
+    return Card(
+        "paused_fit", "Paused turns that fit", count(snapshot.paused_fit), sub,
+        f"How many more average turns ({snapshot.average_turn_tokens:,} tokens) can stay paused in the arena at "
+        f"{snapshot.knobs.kv_dtype}; computed from the real block table.",
+    )  # fmt: skip
+
+
+def _turns(snapshot: Snapshot) -> Card:
+    running = sum(row.phase.running for row in snapshot.turns)
+    paused = sum(row.phase == Phase.PAUSED for row in snapshot.turns)
+    blocked = sum(row.phase == Phase.BLOCKED for row in snapshot.turns)
+    waiting = sum(row.phase == Phase.WAITING for row in snapshot.turns)
+    return Card(
+        "turns", "Running", f"{running} of {snapshot.knobs.max_running}",
+        f"{paused} paused · {blocked} blocked · {waiting} wait",
+        "Turns that hold a slot; paused were preempted, blocked wait on a tool, waiting have had no slot yet.",
+    )  # fmt: skip
+
+
+def _speed(snapshot: Snapshot) -> tuple[Card, Card, Card]:
+    rates = snapshot.rates
+    return (
+        Card(
+            "decode", "Decode", rate(rates.decode_tokens_per_s), f"prefill {rate(rates.prefill_tokens_per_s)}",
+            "Tokens generated per second by all turns together; measured over the last 10 s.",
+        ),
+        Card(
+            "ttft", "TTFT foreground", seconds(rates.ttft_foreground_p50), f"p95 {seconds(rates.ttft_foreground_p95)}",
+            "Time to first token of foreground turns, p50; measured over the last 256 turns.",
+        ),
+        Card(
+            "itl", "ITL", seconds(rates.itl_p50), f"p95 {seconds(rates.itl_p95)}",
+            "Time between two tokens of a turn, p50; measured over the last 256 tokens.",
+        ),
+    )  # fmt: skip
+
+
+def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Card, Card, Card]:
+    sums = snapshot.counters
+    return (
+        Card(
+            "preemptions", "Preemptions", count(sums.preemptions), f"{count(sums.finished)} turns finished",
+            "Times a turn lost its slot at a token boundary to another; counted since the start.",
+        ),
+        Card(
+            "swapped", "Swapped out", size(scale.kv(sums.swap_out_bytes)), f"in {size(scale.kv(sums.swap_in_bytes))}",
+            f"KV bytes copied to and from the host pool since the start; {scale.label}.",
+        ),
+        Card(
+            "recomputed", "Recomputed", f"{count(sums.recomputed_tokens)} tok", f"{count(sums.drops)} drops",
+            "Tokens whose KV was thrown away and computed again; counted since the start.",
+        ),
+    )  # fmt: skip
+
+
+def _blocked(snapshot: Snapshot) -> Card:
+    b = snapshot.rates.blocked_fraction
+    return Card(
+        "blocked", "Blocked fraction b", fraction(b), f"1/(1-b) = {agents_factor(b)} agents",
+        "Share of the agents' wall clock spent blocked on tools, measured live; the same card then holds about "
+        "1/(1-b) times as many agents.",
+    )  # fmt: skip

@@ -1,0 +1,172 @@
+"""The sidebar's knobs. A widget shows the engine's value and sends only what its user has just moved (following.py); a
+refused value falls back to the engine's with the refusal's sentence."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from engine.control import Control
+from engine.snapshot import Snapshot
+from panels import following
+from panels.asking import Answer, outcome
+from panels.units import MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """`to_widget` and `to_engine` translate between the engine's value and what the widget holds."""
+
+    name: str
+    label: str
+    hint: str
+    to_widget: Callable[[Any], Any]
+    to_engine: Callable[[Any], Any]
+
+    @property
+    def widget(self) -> str:
+        return f"knob_{self.name}"
+
+
+def _percent(value: float) -> int:
+    return round(value * 100)
+
+
+def _from_percent(value: int) -> float:
+    return value / 100
+
+
+def _mib(value: int) -> int:
+    return round(value / MIB)
+
+
+def _from_mib(value: int) -> int:
+    return int(value) * MIB
+
+
+KNOBS = {
+    knob.name: knob
+    for knob in (
+        Knob("kv_dtype", "KV precision", "The arena is converted in place at the next token boundary.", str, str),
+        Knob(
+            "high_watermark",
+            "High watermark",
+            "Share of the arena that the next step may need; above it paused turns leave.",
+            _percent,
+            _from_percent,
+        ),
+        Knob(
+            "low_watermark",
+            "Low watermark",
+            "Share of the arena down to which paused turns leave.",
+            _percent,
+            _from_percent,
+        ),
+        Knob("policy", "Tier policy", "Decides who stays, who is swapped and who is dropped.", str, str),
+        Knob("max_running", "Slots", "Running slots: how many turns decode together.", int, int),
+        Knob("prefill_chunk", "Chunk, tok", "Prefill chunk: prompt tokens computed beside one decode step.", int, int),
+        Knob(
+            "long_turn_tokens",
+            "Long turn, tok",
+            "A paused turn of this many tokens leaves already above the low watermark.",
+            int,
+            int,
+        ),
+        Knob("min_quantum_s", "Quantum, s", "A resumed turn is not preempted sooner than this.", float, float),
+        Knob(
+            "host_pool_bytes",
+            "Host pool, MiB of this machine",
+            "Pinned host memory that holds parked turns.",
+            _mib,
+            _from_mib,
+        ),
+    )
+}
+NUMBERS: tuple[tuple[tuple[str, float, float, float], ...], ...] = (
+    (("max_running", 1, 64, 1), ("prefill_chunk", 16, 16_384, 32)),
+    (("long_turn_tokens", 1, 10_000_000, 128), ("min_quantum_s", 0.0, 600.0, 0.05)),
+    (("host_pool_bytes", 0, (1 << 44) // MIB, 64),),
+)
+
+
+def send(control: Control, name: str) -> None:
+    """The user has moved one widget: ask for that value, and no other."""
+    knob = KNOBS[name]
+    snapshot = control.snapshot
+    current = getattr(snapshot.knobs, name)
+    moved = following.moved(knob.widget)
+    if moved is None or knob.to_engine(moved) == current:
+        return
+    future = control.set_knobs({name: knob.to_engine(moved)}, author="page")
+    answer = outcome(future, knob.label)
+    _note(answer)
+    if answer.tone == "wait":
+        following.ask(knob.widget, future)
+    elif answer.tone == "good":
+        following.settle(knob.widget, getattr(future.result(), name), snapshot.at)
+    else:
+        following.refuse(knob.widget, current)
+
+
+def render(control: Control, snapshot: Snapshot) -> None:
+    """The widgets, inside a fragment that runs each second in the sidebar."""
+    _late_answers(snapshot)
+    off = snapshot.bands is None
+    dtypes = tuple(dict.fromkeys(("fp16", "q8", str(snapshot.knobs.kv_dtype))))
+    _choice(control, snapshot, "kv_dtype", dtypes, off)
+    for name in ("high_watermark", "low_watermark"):
+        _widget(control, snapshot, name, st.slider, min_value=5, max_value=100, step=1, format="%d %%", disabled=off)
+    policies = tuple(dict.fromkeys((*snapshot.policies, snapshot.knobs.policy)))
+    _choice(control, snapshot, "policy", policies, off)
+    for row in NUMBERS:
+        for column, (name, low, high, step) in zip(st.columns(len(row)), row, strict=True):
+            with column:
+                _widget(
+                    control, snapshot, name, st.number_input, min_value=low, max_value=high, step=step, disabled=off
+                )
+    answer: Answer | None = st.session_state.get("knobs_answer")
+    if answer is not None and answer.tone == "bad":
+        st.error(answer.text)
+    else:
+        st.caption(answer.text if answer else "Changes take effect at the next token boundary.")
+
+
+def _widget(control: Control, snapshot: Snapshot, name: str, make: Callable[..., Any], **options: Any) -> None:
+    knob = KNOBS[name]
+    key, value = following.follow(knob.widget, getattr(snapshot.knobs, name), snapshot.at)
+    shown = knob.to_widget(value)
+    make(knob.label, value=shown, key=key, help=knob.hint, on_change=send, args=(control, name), **options)
+
+
+def _choice(control: Control, snapshot: Snapshot, name: str, options: tuple[str, ...], off: bool) -> None:
+    knob = KNOBS[name]
+    key, value = following.follow(knob.widget, getattr(snapshot.knobs, name), snapshot.at)
+    common: dict[str, Any] = {
+        "key": key,
+        "help": knob.hint,
+        "on_change": send,
+        "args": (control, name),
+        "disabled": off,
+    }
+    if name == "kv_dtype":
+        st.segmented_control(knob.label, options, default=str(value), required=True, width="stretch", **common)
+    else:
+        st.selectbox(knob.label, options, index=options.index(value) if value in options else 0, **common)
+
+
+def _late_answers(snapshot: Snapshot) -> None:
+    for knob in KNOBS.values():
+        future = following.answered(knob.widget)
+        if future is None:
+            continue
+        answer = outcome(future, knob.label)
+        _note(answer)
+        if answer.tone == "good":
+            following.settle(knob.widget, getattr(future.result(), knob.name), snapshot.at)
+        else:
+            following.refuse(knob.widget, getattr(snapshot.knobs, knob.name))
+
+
+def _note(answer: Answer) -> None:
+    st.session_state.knobs_answer = answer

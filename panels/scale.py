@@ -1,0 +1,95 @@
+"""The unit switch: bytes as they are on this machine, or at the scale of the card that the engine stands in for."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.snapshot import Bands, CardScale, Snapshot
+from panels.units import GIB, axis_unit, size_in
+
+ScaleName = Literal["card scale", "this machine"]
+SCALES: tuple[ScaleName, ...] = ("card scale", "this machine")
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The bands in bytes at one scale; `unit` is the divisor that charts and cards share. `other` is None without a
+    sensor, and at card scale, where this machine's other users have no meaning."""
+
+    weights: float
+    runtime: float
+    running: float
+    paused: float
+    blocked: float
+    forced: float
+    other: float | None
+    other_precision: float
+    ceiling: float
+
+    @property
+    def used(self) -> float:
+        return self.weights + self.runtime + self.running + self.paused + self.blocked
+
+    @property
+    def headroom(self) -> float:
+        return self.ceiling - self.used
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """`card` None: this machine's bytes, factor 1."""
+
+    card: CardScale | None
+
+    @property
+    def factor(self) -> float:
+        return self.card.factor if self.card else 1.0
+
+    @property
+    def name(self) -> ScaleName:
+        return "card scale" if self.card else "this machine"
+
+    @property
+    def label(self) -> str:
+        """How the figures came about, for captions."""
+        if self.card is None:
+            return "this machine, measured"
+        return (
+            f"card scale ({self.card.card}): KV measured × {self.card.factor:.1f}, weights and runtime from its profile"
+        )
+
+    def kv(self, nbytes: float) -> float:
+        return nbytes * self.factor
+
+    def stack(self, bands: Bands) -> Stack:
+        card = self.card
+        weights, runtime = (card.weights_bytes, card.runtime_bytes) if card else (bands.weights, bands.runtime)
+        ceiling = card.ceiling_bytes if card else bands.ceiling
+        return Stack(
+            weights=weights,
+            runtime=runtime,
+            running=self.kv(bands.running_kv),
+            paused=self.kv(bands.paused_kv),
+            blocked=self.kv(bands.blocked_kv),
+            forced=self.kv(bands.forced),
+            other=None if card else bands.other,
+            other_precision=weights + runtime + self.kv(bands.at_other_dtype),
+            ceiling=ceiling,
+        )
+
+    def unit(self, bands: Bands | None) -> int:
+        if self.card is not None or bands is None:
+            return GIB
+        return axis_unit(bands.ceiling)
+
+    def size(self, nbytes: float | None, bands: Bands | None) -> str:
+        """Bytes that are already at this scale, in the unit of its chart."""
+        return size_in(nbytes, self.unit(bands))
+
+
+def scale_for(snapshot: Snapshot, name: ScaleName | None) -> Scale:
+    """The scale that the switch asks for; this machine where no card is stood in for."""
+    return Scale(None if name == "this machine" else snapshot.card)
+
+
+def has_card(snapshot: Snapshot) -> bool:
+    return snapshot.card is not None

@@ -1,0 +1,76 @@
+"""What the page says when the engine is not simply running: starting, failed, stopped, stalled."""
+
+import streamlit as st
+
+from engine.control import Control
+from engine.snapshot import HostState, Snapshot, Startup
+
+STAGES = ("download", "check", "convert", "load", "compile", "calibrate")
+WHAT = {
+    "download": "Fetching the default model",
+    "check": "Checking the file",
+    "convert": "Converting the weights, once; they are kept in the cache",
+    "load": "Loading weights and tokenizer",
+    "compile": "Compiling the kernels",
+    "calibrate": "Measuring copy bandwidth, prefill rate and decode step",
+}
+
+
+def next_stages(stage: str) -> str:
+    """The stages after `stage`, in words."""
+    if stage not in STAGES:
+        return ""
+    later = STAGES[STAGES.index(stage) + 1 :]
+    return f"Then: {', '.join(later)}, and the engine runs." if later else "Then the engine runs."
+
+
+def overall(startup: Startup | None) -> float:
+    """Progress of the whole start from 0 to 1: the stages count alike."""
+    if startup is None or startup.stage not in STAGES:
+        return 0.0
+    done = STAGES.index(startup.stage) + (startup.fraction or 0.0)
+    return min(1.0, max(0.0, done / len(STAGES)))
+
+
+def render(control: Control, snapshot: Snapshot) -> None:
+    """Draws nothing when the engine simply runs."""
+    match snapshot.state:
+        case HostState.STARTING:
+            _starting(snapshot.startup)
+        case HostState.FAILED:
+            st.error(
+                f"**The engine has stopped.** {_plain(snapshot.error or 'No reason was given.')}",
+                icon=":material/error:",
+            )
+            _restart(control, "What was recorded so far stays below and in the CSV files.")
+        case HostState.STOPPED:
+            st.info("The engine is stopped.", icon=":material/pause_circle:")
+            _restart(control, "")
+        case HostState.STALLED:
+            st.warning(
+                f"**Stalled.** {_plain(snapshot.stalled or 'No turn can run.')}", icon=":material/hourglass_empty:"
+            )
+
+
+def _starting(startup: Startup | None) -> None:
+    with st.container(border=True):
+        stage = startup.stage if startup else ""
+        st.markdown(f"**{WHAT.get(stage, 'Starting the engine')}**")
+        st.progress(overall(startup))
+        note = startup.note if startup else "importing"
+        percent = f"{startup.fraction:.0%} · " if startup and startup.fraction is not None else ""
+        st.caption(f"{percent}{_plain(note)}" if note else "&nbsp;")
+        st.caption(next_stages(stage))
+
+
+def _restart(control: Control, note: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "Restart the engine", key="restart", icon=":material/restart_alt:", type="primary", on_click=control.restart
+        )
+        if note:
+            st.caption(note)
+
+
+def _plain(text: str) -> str:
+    return "".join("\\" + c if c in "\\`*_[]<>#|$~" else c for c in text)

@@ -1,0 +1,83 @@
+"""The swarm's buttons: start, stop, speed, agents, and two turns at once for trying things out."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from engine.errors import ParkdeckError
+from panels import following
+from panels.asking import Answer
+from panels.deck_view import SwarmControl
+
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+MAX_AGENTS = 256
+
+
+def ask(verb: Callable[[], str]) -> Answer:
+    """Run one of the swarm's verbs; its refusal is a sentence for the user."""
+    try:
+        return Answer(verb())
+    except ParkdeckError as refusal:
+        return Answer(str(refusal), "bad")
+
+
+def render(swarm: SwarmControl, ready: bool) -> None:
+    """One row of controls. `ready`: the engine takes turns."""
+    state = swarm.state()
+    now = time.monotonic()
+    agents_key, agents = following.follow("swarm_agents", state.agents, now)
+    speed_key, speed = following.follow("swarm_speed", state.speed, now)
+    speeds = tuple(sorted({*SPEEDS, speed}))
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        if state.running:
+            st.button("Stop swarm", key="swarm_stop", icon=":material/stop:", on_click=_press, args=(swarm.stop,))
+        else:
+            st.button(
+                "Start swarm", key="swarm_start", icon=":material/play_arrow:", type="primary",
+                on_click=_press, args=(swarm.start,), disabled=not ready,
+            )  # fmt: skip
+        st.number_input(
+            "Agents", min_value=0, max_value=MAX_AGENTS, step=1, value=agents, key=agents_key, width=130,
+            on_change=_moved, args=("swarm_agents", swarm.set_agents),
+        )  # fmt: skip
+        st.selectbox(
+            "Speed", speeds, index=speeds.index(speed), key=speed_key, format_func="{:g}x".format, width=110,
+            on_change=_moved, args=("swarm_speed", swarm.set_speed),
+            help="How fast agents think and tools answer; the engine itself always runs at full speed.",
+        )  # fmt: skip
+        st.button(
+            "Foreground turn now", key="foreground_now", icon=":material/person:", on_click=_press,
+            args=(swarm.foreground_turn,), disabled=not ready,
+            help="A turn that a person waits for: it takes a background turn's slot if none is free.",
+        )  # fmt: skip
+        st.button(
+            "Long background turn now", key="long_now", icon=":material/notes:", on_click=_press,
+            args=(swarm.long_turn,), disabled=not ready,
+        )  # fmt: skip
+        answer: Answer | None = st.session_state.get("swarm_answer")
+        line = answer.text if answer else state.note or state.workload
+        if answer is not None and answer.tone == "bad":
+            st.markdown(f":red[{_plain(line)}]", width="stretch")
+        else:
+            st.caption(_plain(line), width="stretch")
+
+
+def _press(verb: Callable[[], str]) -> None:
+    st.session_state.swarm_answer = ask(verb)
+
+
+def _moved(name: str, verb: Callable[[Any], str]) -> None:
+    value = following.moved(name)
+    answer = ask(lambda: verb(value))
+    st.session_state.swarm_answer = answer
+    if answer.tone == "good":
+        following.settle(name, value, time.monotonic())
+    else:
+        following.refuse(name, None)
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown leaves as it is."""
+    return "".join("\\" + c if c in "\\`*_{}[]<>()#+-.!|$~:" else c for c in text)

@@ -1,0 +1,46 @@
+"""The top line: state, model, how old the figures are, and the unit switch."""
+
+import time
+
+import streamlit as st
+
+from engine.snapshot import HostState, Snapshot
+from panels.scale import SCALES, Scale, ScaleName, has_card
+
+BADGES = {
+    HostState.STARTING: ("starting", "orange"),
+    HostState.RUNNING: ("running", "green"),
+    HostState.IDLE: ("idle", "gray"),
+    HostState.STALLED: ("stalled", "red"),
+    HostState.FAILED: ("failed", "red"),
+    HostState.STOPPED: ("stopped", "gray"),
+}
+
+
+def age(snapshot: Snapshot, wall: float) -> str:
+    """How old the snapshot is; never negative, whatever the wall clock does."""
+    seconds = max(0.0, wall - snapshot.utc)
+    return "now" if seconds < 1.5 else f"{seconds:.0f} s ago"
+
+
+def line(snapshot: Snapshot, scale: Scale, wall: float) -> str:
+    parts = [f"{snapshot.model} on {snapshot.backend}", scale.label, f"step {snapshot.step:,}"]
+    parts.append(f"updated {age(snapshot, wall)}")
+    if snapshot.recorder_behind > 1000:
+        parts.append(f"recorder {snapshot.recorder_behind:,} rows behind")
+    return " · ".join(parts)
+
+
+def render(snapshot: Snapshot) -> ScaleName:
+    """Draws the line and returns the scale that this tab's switch asks for."""
+    word, colour = BADGES[snapshot.state]
+    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
+        st.markdown(f"### Live &nbsp; :{colour}-badge[{word}]", width="content")
+        name: ScaleName = "this machine"
+        if has_card(snapshot):
+            chosen = st.segmented_control(
+                "Units", SCALES, default=SCALES[0], key="units", label_visibility="collapsed", required=True
+            )
+            name = chosen or SCALES[0]
+    st.caption(line(snapshot, Scale(None if name == "this machine" else snapshot.card), time.time()))
+    return name

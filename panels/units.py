@@ -1,0 +1,83 @@
+"""Figures as people read them. GiB and MiB are powers of two and always printed; what was not measured is 'n/a'."""
+
+import math
+from datetime import UTC, datetime
+
+GIB = 1 << 30
+MIB = 1 << 20
+KIB = 1 << 10
+MISSING = "n/a"
+
+
+def size(nbytes: float | None) -> str:
+    """Bytes with the unit that leaves one to three digits before the point."""
+    if nbytes is None or not math.isfinite(nbytes):
+        return MISSING
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if abs(nbytes) >= unit:
+            return f"{_short(nbytes / unit)} {name}"
+    return f"{nbytes:.0f} B"
+
+
+def size_in(nbytes: float | None, unit: int) -> str:
+    """Bytes in a given unit, so that figures side by side can be compared."""
+    if nbytes is None:
+        return MISSING
+    return f"{_short(nbytes / unit)} {unit_name(unit)}"
+
+
+def axis_unit(nbytes: float) -> int:
+    """GIB or MIB, whichever suits a chart that reaches up to `nbytes`."""
+    return GIB if nbytes >= 2 * GIB else MIB
+
+
+def unit_name(unit: int) -> str:
+    return {GIB: "GiB", MIB: "MiB", KIB: "KiB"}[unit]
+
+
+def seconds(value: float | None) -> str:
+    """A duration: ms below a second, then s, min, h."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if abs(value) < 0.9995:
+        return f"{_short(value * 1000)} ms"
+    if abs(value) < 120:
+        return f"{_short(value)} s"
+    if abs(value) < 7200:
+        return f"{value / 60:.0f} min"
+    return f"{value / 3600:.1f} h"
+
+
+def rate(value: float | None, unit: str = "tok/s") -> str:
+    return MISSING if value is None else f"{_short(value)} {unit}"
+
+
+def count(value: float | None) -> str:
+    return MISSING if value is None else f"{value:,.0f}"
+
+
+def fraction(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.2f}"
+
+
+def agents_factor(blocked: float | None) -> str:
+    """1/(1-b): how many times more agents fit than slots, b the blocked share of their wall clock."""
+    if blocked is None or blocked >= 1.0:
+        return MISSING
+    return f"{1 / (1 - blocked):.1f}x"
+
+
+def clock(utc: float) -> str:
+    """Epoch seconds as hh:mm:ss in UTC."""
+    return datetime.fromtimestamp(utc, UTC).strftime("%H:%M:%S")
+
+
+def _short(value: float) -> str:
+    magnitude = abs(value)
+    if magnitude >= 1000:
+        return f"{value:,.0f}"
+    if magnitude >= 100:
+        return f"{value:.0f}"
+    if magnitude >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}"

@@ -1,0 +1,117 @@
+"""Starting the app as its users do, and a headless Chromium to look at it."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+HOW = "no Chromium was found for the browser tests; on Debian or Ubuntu: apt-get install chromium"
+
+
+@dataclass(slots=True)
+class App:
+    """A running server. `log` is what it printed."""
+
+    url: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def text(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def interrupt(self, within: float) -> int:
+        """Ctrl-C; the exit status. Raises TimeoutExpired when it has not ended in time."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(within)
+
+
+def chromium() -> str | None:
+    found = os.environ.get("PARKDECK_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    return found or None
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Browser]:
+    """Skips without a Chromium; where CI is set that is a failure."""
+    path = chromium()
+    if path is None:
+        if os.environ.get("CI"):
+            pytest.fail(HOW)
+        pytest.skip(HOW)
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=list(FLAGS), headless=True)
+        try:
+            yield launched
+        finally:
+            launched.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def running_app(target: str, env: Mapping[str, str] | None = None, wait_s: float = 90.0) -> Iterator[App]:
+    """`streamlit run TARGET` from the repository's root, until the block ends."""
+    port = free_port()
+    command = [sys.executable, "-m", "streamlit", "run", target, "--server.port", str(port)]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log.txt"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command, cwd=ROOT, env={**os.environ, **(env or {})}, stdout=output, stderr=subprocess.STDOUT
+            )
+        app = App(f"http://127.0.0.1:{port}", process, log)
+        try:
+            _wait_until_up(app, wait_s)
+            yield app
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait(10)
+
+
+def _wait_until_up(app: App, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline:
+        if app.process.poll() is not None:
+            raise AssertionError(f"the app ended with status {app.process.returncode}:\n{app.text()}")
+        try:
+            urllib.request.urlopen(f"{app.url}/_stcore/health", timeout=2).close()
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"the app did not answer within {wait_s:g} s:\n{app.text()}")

@@ -1,0 +1,76 @@
+"""The states of the page, each a scripted deck."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from engine.geometry import KVDtype
+from engine.knobs import Knobs
+from engine.snapshot import HostState, Startup
+from panels.deck_view import SwarmState
+from tests.panels import fake_control
+from tests.panels.fake_control import OFFLINE, FakeControl
+from tests.panels.fake_deck import FakeDeck, FakeSwarm
+
+
+def running(at: float = 112.0) -> FakeDeck:
+    dtype = KVDtype.Q8 if at >= 90 else KVDtype.FP16
+    knobs = Knobs(host_pool_bytes=fake_control.HOST, kv_dtype=dtype, high_watermark=0.95)
+    return FakeDeck(FakeControl(at=at, knobs=knobs, start_utc=time.time() - at))
+
+
+def starting() -> FakeDeck:
+    return FakeDeck(
+        FakeControl(
+            state=HostState.STARTING, at=2.0, startup=Startup("convert", 0.4, "layer 12 of 30, 61 MiB of 129 MiB")
+        )
+    )
+
+
+def empty() -> FakeDeck:
+    return FakeDeck(
+        FakeControl(state=HostState.IDLE, at=9.0, empty=True), FakeSwarm(SwarmState(False, 16, 1.0, "swarm"))
+    )
+
+
+def stalled() -> FakeDeck:
+    deck = running(70.0)
+    deck.control.state = HostState.STALLED
+    return deck
+
+
+def failed() -> FakeDeck:
+    deck = running(80.0)
+    deck.control.state = HostState.FAILED
+    deck.control.error = "the engine stopped on a fault: IntegrityError: block 17 is held twice"
+    return deck
+
+
+def offline() -> FakeDeck:
+    return FakeDeck(FakeControl(state=HostState.FAILED, at=0.0, empty=True, error=OFFLINE))
+
+
+def full() -> FakeDeck:
+    return running(75.0)
+
+
+def gpu() -> FakeDeck:
+    deck = running(112.0)
+    assert deck.reading is not None
+    deck.reading = replace(
+        deck.reading, gpu_name="AMD RX 9070 XT", gpu_busy=0.97, gpu_memory_used=14 << 30, gpu_memory_total=16 << 30
+    )
+    deck.control.card = None
+    return deck
+
+
+SCENES: dict[str, Callable[[], FakeDeck]] = {
+    "running": running,
+    "full": full,
+    "starting": starting,
+    "empty": empty,
+    "stalled": stalled,
+    "failed": failed,
+    "offline": offline,
+    "no-card": gpu,
+}

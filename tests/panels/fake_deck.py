@@ -1,0 +1,56 @@
+"""A DeckView over the scripted engine, with a swarm that remembers what it was asked."""
+
+from dataclasses import dataclass, field, replace
+
+from engine.errors import Refused
+from panels.deck_view import HardwareState, SwarmState, TableName
+from tests.panels.fake_control import FakeControl
+
+CSV = b"start_utc,agent\r\n2026-09-21T13:06:40Z,agent 1\r\n"
+
+
+@dataclass(slots=True)
+class FakeSwarm:
+    now: SwarmState = field(default_factory=lambda: SwarmState(True, 16, 1.0, "swarm"))
+    calls: list[tuple[str, float]] = field(default_factory=list)
+
+    def state(self) -> SwarmState:
+        return self.now
+
+    def start(self) -> str:
+        return self._take("start", 1, running=True)
+
+    def stop(self) -> str:
+        return self._take("stop", 0, running=False)
+
+    def set_agents(self, agents: int) -> str:
+        return self._take("agents", agents, agents=agents)
+
+    def set_speed(self, speed: float) -> str:
+        return self._take("speed", speed, speed=speed)
+
+    def foreground_turn(self) -> str:
+        return self._take("foreground", 1)
+
+    def long_turn(self) -> str:
+        raise Refused("no text for a turn of 2,048 tokens; load a model first")
+
+    def _take(self, name: str, value: float, **change: object) -> str:
+        self.calls.append((name, value))
+        self.now = replace(self.now, **change)  # type: ignore[arg-type]
+        return f"{name} {value:g}"
+
+
+@dataclass(slots=True)
+class FakeDeck:
+    control: FakeControl = field(default_factory=FakeControl)
+    swarm: FakeSwarm = field(default_factory=FakeSwarm)
+    reading: HardwareState | None = field(
+        default_factory=lambda: HardwareState(0.83, 9 << 30, 24 << 30, 1 << 30, note=None)
+    )
+
+    def hardware(self) -> HardwareState | None:
+        return self.reading
+
+    def export(self, table: TableName) -> bytes:
+        return CSV
