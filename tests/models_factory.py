@@ -19,12 +19,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 VOCAB_SIZE = 384
 CHAT_TEMPLATE = (
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n'}}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 _TEXT = (
-    "the quick brown fox jumps over the lazy dog while the engine parks the cache of a turn in the host pool and brings "
-    "it back before the next token is due; def decode(self, tokens): return self.text[tokens] for token in tokens"
+    "the quick brown fox jumps over the lazy dog while the engine parks the cache of a turn in the host pool and "
+    "brings it back before the next token is due; def decode(self, tokens): return self.text[tokens]"
 )
 _GGUF_PARTS = {
     "self_attn.q_proj": "attn_q",
@@ -58,7 +58,7 @@ def tiny_tokenizer() -> Tokenizer:
 
 
 def tiny_config(architecture: str, **overrides: Any) -> Any:
-    """A transformers configuration: 2 layers, 4 query and 2 KV heads; qwen3 with a head size of its own (32, not 16)."""
+    """A transformers configuration: 2 layers, 4 query and 2 KV heads; qwen3 with its own head size (32, not 16)."""
     from transformers import LlamaConfig, Qwen2Config, Qwen3Config
 
     made = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}[architecture]
