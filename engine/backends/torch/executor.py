@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from engine.geometry import BlockLayout, KVDtype
+from engine.geometry import BlockLayout, KVDtype, KVGeometry
 from engine.models.config import ModelConfig
 
 
@@ -18,6 +18,12 @@ class ArenaView:
     memory: torch.Tensor
     layout: BlockLayout
     blocks: int
+
+
+    def require(self, geometry: KVGeometry, block_size: int) -> None:
+        """Raises ValueError unless the blocks are those of this shape: kernels address bytes, not names."""
+        if (self.layout.geometry, self.layout.block_size) != (geometry, block_size):
+            raise ValueError(f"blocks of {self.layout} were given to an executor of {geometry}, {block_size} tokens each")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +65,15 @@ class Executor(Protocol):
         same alone and in any batch. Rows of one turn must be in order of position."""
         ...
 
-    def prefill(self, tokens: np.ndarray, start: int, table: np.ndarray, arena: ArenaView, last: bool) -> np.ndarray | None:
+    def prefill(
+        self, tokens: np.ndarray, start: int, table: np.ndarray, arena: ArenaView, last: bool
+    ) -> np.ndarray | None:
         """Compute a chunk of one turn, `tokens` int32 (n,) at positions start..start+n-1, over its blocks `table` int32
         (blocks,). Returns float32 logits (vocab,) of the last token if `last`."""
+        ...
+
+    def outlier_warning(self) -> str | None:
+        """One sentence if keys written so far have channels so large that q8 is coarse there, else None."""
         ...
 
     def warm_up(self, arena: ArenaView) -> None:

@@ -1,0 +1,171 @@
+"""The CPU executor: numba kernels over the arena's bytes, int8 weights (fast) or fp32 weights (exact)."""
+
+import numba
+import numpy as np
+import torch
+
+from engine.backends.torch.executor import ArenaView, Rows
+from engine.backends.torch.outliers import OutlierWatch
+from engine.backends.torch.rope import RopeTable
+from engine.backends.torch.weights import Model, pack_weights, shape_of
+from engine.errors import Refused
+from engine.geometry import BLOCK_SIZE, KVDtype
+from engine.kernels.attend import GROUP, TILE, scratch_floats
+from engine.kernels.forward import Blocks, Scratch, Shape, forward
+from engine.kernels.linear import ROWS
+from engine.models.progress import Progress, Report, silent
+
+PIECE = 128
+"""Rows that pass through the layers together; longer chunks go piece by piece, with the same bits."""
+
+DECODE_ROWS = 16
+"""Rows of logits counted as runtime bytes."""
+
+_ELEMENT = {KVDtype.FP32: np.float32, KVDtype.FP16: np.uint16, KVDtype.Q8: np.int8}
+
+
+class CpuExecutor:
+    """Every token, prefill or decode, goes through the same kernels: a token's K, V and logits have the same bits
+    whatever the chunking, whatever runs beside it, and however many threads work.
+
+    `progress` hears of the two slow moments, laying out weights and compiling kernels (once per machine and precision).
+    Raises ModelError for a model that the kernels cannot run, Refused for a block size that is not a multiple of 16.
+    """
+
+    def __init__(self, model: Model, exact: bool, block_size: int = BLOCK_SIZE, progress: Report | None = None) -> None:
+        if block_size <= 0 or block_size % TILE:
+            raise Refused(f"A block of {block_size} tokens was asked for; the CPU kernels take multiples of {TILE}.")
+        self.config = model.config
+        self.exact = exact
+        self.kv_dtypes = frozenset(KVDtype)
+        self._report = progress or silent
+        self._shape = shape_of(model.config, block_size)
+        self._weights = pack_weights(model, self._shape, exact, self._report)
+        self._rope = RopeTable(model.config.rope, model.config.head_dim, model.config.max_context, self.device)
+        self._scratch = _scratch(self._shape)
+        self._outliers = OutlierWatch(model.config.layers)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @property
+    def weights_bytes(self) -> int:
+        distinct = {id(array): array.nbytes for array in self._weights}
+        return sum(distinct.values())
+
+    @property
+    def runtime_bytes(self) -> int:
+        logits = DECODE_ROWS * self._shape.vocab_padded * 4
+        return sum(array.nbytes for array in self._scratch) + self._rope.nbytes + logits
+
+    def rows(self, rows: Rows, arena: ArenaView) -> np.ndarray:
+        """See Executor. Any number of rows; more than PIECE pass in pieces."""
+        table = rows.table.astype(np.int64)
+        pieces = []
+        for first in range(0, rows.tokens.size, PIECE):
+            part = slice(first, first + PIECE)
+            pieces.append(self._run(rows.tokens[part], rows.positions[part], rows.table_row[part], table, arena, 0))
+        return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
+
+    def prefill(
+        self, tokens: np.ndarray, start: int, table: np.ndarray, arena: ArenaView, last: bool
+    ) -> np.ndarray | None:
+        """See Executor. The same bits as `rows` one by one, in either mode."""
+        count = tokens.size
+        positions = np.arange(start, start + count, dtype=np.int64)
+        turns = np.zeros(count, np.int64)
+        blocks = table.astype(np.int64).reshape(1, -1)
+        logits: np.ndarray | None = None
+        for first in range(0, count, PIECE):
+            part = slice(first, min(first + PIECE, count))
+            ends = last and part.stop == count
+            wanted = part.stop - first - 1 if ends else None
+            piece = self._run(tokens[part], positions[part], turns[part], blocks, arena, wanted)
+            logits = piece[0] if ends else None
+        if start == 0:
+            self._outliers.look(arena, int(table[0]), count)
+        return logits
+
+    def outlier_warning(self) -> str | None:
+        """One sentence if keys of some layers have channels so large that q8 leaves the others few levels."""
+        return self._outliers.warning()
+
+    def warm_up(self, arena: ArenaView) -> None:
+        """See Executor. Runs one token over a small arena of its own."""
+        self._report(Progress("load", None, f"compiling kernels for {arena.layout.dtype} KV (first start only)"))
+        memory = torch.zeros(arena.layout.nbytes, dtype=torch.uint8)
+        own = ArenaView(memory, arena.layout, 1)
+        zero = np.zeros(1, np.int32)
+        self.rows(Rows(tokens=zero, positions=zero, table=zero.reshape(1, 1), table_row=zero), own)
+
+    def _run(
+        self,
+        tokens: np.ndarray,
+        positions: np.ndarray,
+        turns: np.ndarray,
+        table: np.ndarray,
+        arena: ArenaView,
+        first_logits: int | None,
+    ) -> np.ndarray:
+        """Logits of the rows from `first_logits` on (None: of none), float32 (rows, vocab)."""
+        arena.require(self.config.geometry, self._shape.block_size)
+        count = tokens.size
+        self._rope.reach(int(positions.max()) + 1)
+        first = count if first_logits is None else first_logits
+        wanted = count - first
+        logits = np.empty(-(-wanted // ROWS) * ROWS * self._shape.vocab_padded, np.float32)
+        places = positions.astype(np.int64)
+        owners = turns.astype(np.int64)
+        forward(
+            tokens.astype(np.int64), places, owners, table, row_groups(places, owners), self._rope.cos.numpy(),
+            self._rope.sin.numpy(), self._shape, self._weights, self._scratch, arena_blocks(arena), first, logits,
+        )  # fmt: skip
+        return logits.reshape(-1, self._shape.vocab_padded)[:wanted, : self.config.vocab_size]
+
+
+def _scratch(shape: Shape) -> Scratch:
+    def floats(per_row: int) -> np.ndarray:
+        return np.zeros(PIECE * per_row, np.float32)
+
+    group = shape.heads // shape.kv_heads
+    return Scratch(
+        residual=floats(shape.hidden_padded),
+        normed=floats(shape.hidden_padded),
+        qkv=floats((shape.heads + 2 * shape.kv_heads) * shape.padded),
+        attended=floats(shape.heads * shape.padded),
+        inner=floats(shape.inner),
+        attend=np.zeros((numba.get_num_threads(), scratch_floats(group, shape.padded)), np.float32),
+    )
+
+
+def row_groups(positions: np.ndarray, turns: np.ndarray) -> np.ndarray:
+    """int64 (groups, 3): first row, rows (at most GROUP neighbours of one turn), turn; the longest context first."""
+    groups = []
+    first = 0
+    for row in range(1, positions.size + 1):
+        if (
+            row == positions.size
+            or row - first == GROUP
+            or turns[row] != turns[first]
+            or positions[row] < positions[row - 1]
+        ):
+            groups.append((first, row - first, turns[first]))
+            first = row
+    groups.sort(key=lambda group: -positions[group[0] + group[1] - 1])
+    return np.array(groups, np.int64).reshape(-1, 3)
+
+
+def arena_blocks(arena: ArenaView) -> Blocks:
+    """The arena's bytes as the kernels address them."""
+    layout = arena.layout
+    memory = arena.memory.numpy()[: arena.blocks * layout.nbytes]
+    size = layout.dtype.element_bytes
+    scales = memory.view(np.float32) if layout.dtype.has_scales else np.empty(0, np.int32)
+    return Blocks(
+        values=memory.view(_ELEMENT[layout.dtype]),
+        values_stride=layout.nbytes // size,
+        scales=scales,
+        scales_offset=layout.scales_offset // 4,
+        scales_stride=layout.nbytes // 4,
+    )

@@ -1,0 +1,152 @@
+"""The whole decoder in one call without the GIL: rows of tokens in, logits out, K and V written on the way."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from engine.kernels.attend import attend
+from engine.kernels.emit import LANES
+from engine.kernels.linear import gated, linear, linear_add, rms_norm
+from engine.kernels.store import store
+
+
+class Shape(NamedTuple):
+    """Sizes as the kernels use them: all but `dim`, `hidden` and `vocab` padded to multiples of 16."""
+
+    layers: int
+    hidden: int
+    hidden_padded: int
+    inner: int
+    heads: int
+    kv_heads: int
+    dim: int
+    padded: int
+    vocab_padded: int
+    block_size: int
+    eps: np.float32
+
+
+class Weights(NamedTuple):
+    """Flat arrays, layers one after the other; linear weights int8 or float32 as `linear` lays them out.
+
+    qkv: (heads + 2 kv_heads) x padded outputs; q_norm, k_norm: empty where the model has none; embedding is laid out
+    as the head is and is the head when they are tied.
+    """
+
+    embedding: np.ndarray
+    embedding_scale: np.ndarray
+    input_norm: np.ndarray
+    qkv: np.ndarray
+    qkv_scale: np.ndarray
+    qkv_bias: np.ndarray
+    q_norm: np.ndarray
+    k_norm: np.ndarray
+    out: np.ndarray
+    out_scale: np.ndarray
+    post_norm: np.ndarray
+    gate_up: np.ndarray
+    gate_up_scale: np.ndarray
+    down: np.ndarray
+    down_scale: np.ndarray
+    final_norm: np.ndarray
+    head: np.ndarray
+    head_scale: np.ndarray
+    no_bias: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Flat float32, for a fixed number of rows; `attend` is (workers, scratch_floats)."""
+
+    residual: np.ndarray
+    normed: np.ndarray
+    qkv: np.ndarray
+    attended: np.ndarray
+    inner: np.ndarray
+    attend: np.ndarray
+
+
+class Blocks(NamedTuple):
+    """The arena as the kernels see it: values and scales as flat views of the same bytes, and their strides per block.
+
+    scales: float32 at q8, an empty integer array otherwise.
+    """
+
+    values: np.ndarray
+    values_stride: int
+    scales: np.ndarray
+    scales_offset: int
+    scales_stride: int
+
+
+@njit(nogil=True, cache=True)
+def _embed(tokens, rows, hidden, embedding, scale, out):
+    """`hidden` is padded; rows behind the last token become zero."""
+    for row in range(rows):
+        if row < tokens.size:
+            token = tokens[row]
+            at = (token // LANES) * hidden * LANES + token % LANES
+            for k in range(hidden):
+                out[row * hidden + k] = np.float32(embedding[at + k * LANES]) * scale[token]
+        else:
+            out[row * hidden : (row + 1) * hidden] = np.float32(0.0)
+
+
+@njit(nogil=True, cache=True)
+def _normalise(x, first, rows, shape, weight, weight_at, out):
+    for row in range(rows):
+        rms_norm(
+            x, (first + row) * shape.hidden_padded, shape.hidden_padded, shape.hidden, weight, weight_at, shape.eps,
+            out, row * shape.hidden_padded,
+        )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def forward(tokens, positions, turns, table, groups, cos, sin, shape, weights, scratch, blocks, first, logits):
+    """Run the rows through all layers and write logits (padded rows, vocab_padded), flat, of the rows from `first` on.
+
+    tokens, positions, turns (row of `table`): int64 (n,); groups: see `attend`; logits may be empty, then the head is
+    skipped.
+    """
+    hidden = shape.hidden_padded
+    rows = (tokens.size + 3) // 4 * 4
+    width = (shape.heads + 2 * shape.kv_heads) * shape.padded
+    out_width = shape.heads * shape.padded
+    _embed(tokens, rows, hidden, weights.embedding, weights.embedding_scale, scratch.residual)
+    for layer in range(shape.layers):
+        _normalise(scratch.residual, 0, rows, shape, weights.input_norm, layer * hidden, scratch.normed)
+        linear(
+            scratch.normed, rows, hidden, weights.qkv, layer * width * hidden, weights.qkv_scale, weights.qkv_bias,
+            layer * width, width, scratch.qkv,
+        )  # fmt: skip
+        store(
+            scratch.qkv, width, tokens.size, positions, turns, table, shape.heads, shape.kv_heads, shape.dim,
+            shape.padded, layer, shape.block_size, weights.q_norm, weights.k_norm, shape.eps, cos, sin, blocks.values,
+            blocks.values_stride, blocks.scales, blocks.scales_offset, blocks.scales_stride,
+        )  # fmt: skip
+        attend(
+            scratch.qkv, width, groups, positions, table, shape.heads, shape.kv_heads, shape.dim, shape.padded, layer,
+            shape.block_size, blocks.values, blocks.values_stride, blocks.scales, blocks.scales_offset,
+            blocks.scales_stride, scratch.attend, scratch.attended,
+        )  # fmt: skip
+        linear_add(
+            scratch.attended, rows, out_width, weights.out, layer * hidden * out_width, weights.out_scale,
+            layer * hidden, hidden, scratch.residual,
+        )  # fmt: skip
+        _normalise(scratch.residual, 0, rows, shape, weights.post_norm, layer * hidden, scratch.normed)
+        gated(
+            scratch.normed, rows, hidden, weights.gate_up, layer * 2 * shape.inner * hidden, weights.gate_up_scale,
+            layer * 2 * shape.inner, shape.inner, scratch.inner,
+        )  # fmt: skip
+        linear_add(
+            scratch.inner, rows, shape.inner, weights.down, layer * hidden * shape.inner, weights.down_scale,
+            layer * hidden, hidden, scratch.residual,
+        )  # fmt: skip
+    if logits.size > 0:
+        wanted = (tokens.size - first + 3) // 4 * 4
+        _normalise(scratch.residual, first, tokens.size - first, shape, weights.final_norm, 0, scratch.normed)
+        scratch.normed[(tokens.size - first) * hidden : wanted * hidden] = np.float32(0.0)
+        linear(
+            scratch.normed, wanted, hidden, weights.head, 0, weights.head_scale, weights.no_bias, 0,
+            shape.vocab_padded, logits,
+        )  # fmt: skip
