@@ -9,17 +9,20 @@ import streamlit as st
 from panels.palette import Palette
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
-PLOT_HTML = '<div class="parkdeck-plot" style="width:100%"></div>'
+PLOT_HTML = """<div style="border:1px solid var(--st-border-color);border-radius:10px;overflow:hidden">
+<div class="parkdeck-plot" style="width:100%"></div></div>"""
 CARDS_HTML = '<div class="cards-frame"><div class="cards"></div></div>'
 SIDE_HTML = """<div class="side">
 <h4>Host pool</h4><div class="pool-line"></div><div class="pool-tokens"></div>
 <div class="pool-bar"><div class="pool-fill"></div></div>
 <h4>Events</h4><div class="events"></div></div>"""
-TURNS_HTML = """<div class="turns"><h4>Turns</h4><div class="empty"></div><div class="scroll"><table hidden><thead><tr>
+TURNS_HTML = """<div class="turns-frame"><div class="turns"><h4>Turns</h4><div class="empty"></div>
+<div class="scroll"><table hidden><thead><tr>
 <th>agent</th><th>priority</th><th>phase</th><th>tier</th><th class="number">context</th><th class="number">KV</th>
-<th class="number">in phase</th><th class="number">queued</th><th class="number">moves</th><th class="actions"></th>
+<th class="number">in phase</th><th class="number queued">queued</th><th class="number moves">moves</th>
+<th class="actions"></th>
 </tr></thead><tbody></tbody></table></div>
-<div class="foot"><span class="message"></span><span class="more"></span></div></div>"""
+<div class="foot"><span class="message"></span><span class="more"></span></div></div></div>"""
 
 
 @cache

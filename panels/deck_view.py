@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from engine.control import Control
+from engine.telemetry.hardware import HardwareSample
 
 TableName = Literal["timeline", "samples", "events"]
 TABLES: tuple[TableName, ...] = ("timeline", "samples", "events")
@@ -18,23 +19,6 @@ class SwarmState:
     speed: float
     workload: str
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class HardwareState:
-    """One reading of this machine; None is a missing sensor, never 0. Fractions are 0 to 1."""
-
-    cpu: float | None
-    memory_used: int | None
-    memory_total: int | None
-    process_memory: int | None
-    gpu_name: str | None = None
-    gpu_busy: float | None = None
-    gpu_memory_used: int | None = None
-    gpu_memory_total: int | None = None
-    gpu_power_w: float | None = None
-    gpu_temperature_c: float | None = None
-    note: str | None = None
 
 
 class SwarmControl(Protocol):
@@ -56,7 +40,11 @@ class DeckView(Protocol):
     def control(self) -> Control: ...
     @property
     def swarm(self) -> SwarmControl: ...
-    def hardware(self) -> HardwareState | None: ...
+    def hardware(self) -> HardwareSample | None: ...
+    def recorded(self) -> bool:
+        """Whether the present session has begun, so that it can be exported."""
+        ...
+
     def export(self, table: TableName) -> bytes:
         """The session's rows as CSV, UTF-8."""
         ...

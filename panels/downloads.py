@@ -14,8 +14,10 @@ WHAT = {
 
 
 def render(deck: DeckView, session: str) -> None:
+    off = not deck.recorded()
     for table in TABLES:
         st.download_button(
             f"{table}.csv", data=partial(deck.export, table), file_name=f"{session}-{table}.csv", mime="text/csv",
             key=f"download_{table}", icon=":material/download:", on_click="ignore", width="stretch", help=WHAT[table],
+            disabled=off,
         )  # fmt: skip

@@ -12,7 +12,8 @@ from panels.units import MISSING, agents_factor, count, fraction, rate, seconds,
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """`value` 'n/a': not measured (yet). `hint` says what the figure is and where it comes from."""
+    """`value` is number and unit with a space between, or 'n/a': not measured (yet). `hint` says what the figure is and
+    where it comes from."""
 
     key: str
     label: str
@@ -51,9 +52,9 @@ def _headroom(snapshot: Snapshot, scale: Scale) -> Card:
 
 def _paused_fit(snapshot: Snapshot) -> Card:
     other = [f"{dtype}: {fit}" for dtype, fit in snapshot.paused_fit_by_dtype if dtype != snapshot.knobs.kv_dtype]
-    sub = " · ".join([f"avg {snapshot.average_turn_tokens:,} tok", *other])
+    sub = " · ".join([*other, f"avg {snapshot.average_turn_tokens:,}"])
     return Card(
-        "paused_fit", "Paused turns that fit", count(snapshot.paused_fit), sub,
+        "paused_fit", "Paused that fit", count(snapshot.paused_fit), sub,
         f"How many more average turns ({snapshot.average_turn_tokens:,} tokens) can stay paused in the arena at "
         f"{snapshot.knobs.kv_dtype}; computed from the real block table.",
     )  # fmt: skip
@@ -66,8 +67,8 @@ def _turns(snapshot: Snapshot) -> Card:
     waiting = sum(row.phase == Phase.WAITING for row in snapshot.turns)
     return Card(
         "turns", "Running", f"{running} of {snapshot.knobs.max_running}",
-        f"{paused} paused · {blocked} blocked · {waiting} wait",
-        "Turns that hold a slot; paused were preempted, blocked wait on a tool, waiting have had no slot yet.",
+        f"{paused} paused {blocked} blocked",
+        f"{running} turns hold a slot, {paused} are paused, {blocked} blocked on a tool, {waiting} wait for a slot.",
     )  # fmt: skip
 
 
@@ -110,7 +111,7 @@ def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Card, Card, Card]:
 def _blocked(snapshot: Snapshot) -> Card:
     b = snapshot.rates.blocked_fraction
     return Card(
-        "blocked", "Blocked fraction b", fraction(b), f"1/(1-b) = {agents_factor(b)} agents",
+        "blocked", "Blocked fraction b", fraction(b), f"1/(1-b) = {agents_factor(b)}",
         "Share of the agents' wall clock spent blocked on tools, measured live; the same card then holds about "
         "1/(1-b) times as many agents.",
     )  # fmt: skip

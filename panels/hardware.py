@@ -1,40 +1,48 @@
-"""One line on this machine: CPU, memory, GPU. A missing sensor is 'n/a', never 0."""
+"""One line on this machine: processor, memory, GPUs. A missing sensor is 'n/a', never 0; a sleeping GPU is asleep."""
 
 import streamlit as st
 
-from panels.deck_view import HardwareState
+from engine.telemetry.gpu import GpuSample, GpuState
+from engine.telemetry.hardware import HardwareSample
 from panels.units import MISSING, size
 
 
-def line(state: HardwareState | None) -> str:
+def line(sample: HardwareSample | None) -> str:
     """What the sensors read, measured each second."""
-    if state is None:
+    if sample is None:
         return f"CPU {MISSING} · memory {MISSING} · GPU {MISSING}"
+    used = sample.host_total_bytes - sample.host_available_bytes
+    limit = " (limit of the container)" if sample.host_limited else ""
     parts = [
-        f"CPU {_percent(state.cpu)}",
-        f"memory {size(state.memory_used)} of {size(state.memory_total)}",
-        f"this process {size(state.process_memory)}",
-        _gpu(state),
+        f"CPU {_percent(sample.cpu_percent)}",
+        f"memory {size(used)} of {size(sample.host_total_bytes)}{limit}",
+        f"this process {size(sample.process_rss_bytes)}",
+        *(_gpu(gpu) for gpu in sample.gpus),
     ]
-    if state.note:
-        parts.append(state.note)
+    if not sample.gpus:
+        parts.append(f"GPU {MISSING}" + (f": {sample.gpu_reason}" if sample.gpu_reason else ""))
     return " · ".join(parts)
 
 
-def render(state: HardwareState | None) -> None:
-    st.caption(f"Measured on this machine each second: {line(state)}")
+def render(sample: HardwareSample | None) -> None:
+    st.caption(f"Measured on this machine: {line(sample)}")
 
 
-def _gpu(state: HardwareState) -> str:
-    if state.gpu_name is None:
-        return f"GPU {MISSING}"
-    parts = [f"{state.gpu_name} {_percent(state.gpu_busy)}"]
-    parts.append(f"VRAM {size(state.gpu_memory_used)} of {size(state.gpu_memory_total)}")
-    parts.append(f"{state.gpu_power_w:.0f} W" if state.gpu_power_w is not None else f"power {MISSING}")
-    if state.gpu_temperature_c is not None:
-        parts.append(f"{state.gpu_temperature_c:.0f} °C")
+def _gpu(gpu: GpuSample) -> str:
+    name = gpu.name or f"GPU {gpu.bdf}"
+    if gpu.state == GpuState.ASLEEP:
+        return f"{name} asleep"
+    if gpu.state == GpuState.UNREADABLE:
+        return f"{name} {MISSING}" + (f": {gpu.reason}" if gpu.reason else "")
+    kind = "VRAM and GTT" if gpu.unified else "VRAM"
+    parts = [
+        f"{name} {_percent(gpu.gfx_percent)}",
+        f"{kind} {size(gpu.used_bytes)} of {size(gpu.usable_bytes)}",
+        MISSING if gpu.power_w is None else f"{gpu.power_w:.0f} W",
+        MISSING if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} °C",
+    ]
     return ", ".join(parts)
 
 
 def _percent(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.0%}"
+    return MISSING if value is None else f"{value:.0f} %"

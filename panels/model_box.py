@@ -11,7 +11,7 @@ def render(control: Control, snapshot: Snapshot) -> None:
         wanted = st.text_input(
             "GGUF file, safetensors folder or Hugging Face id",
             key="model_wanted", placeholder=snapshot.model, autocomplete="off",
-            help="Empty: the default model. Loading a model ends all turns; recorded data stays.",
+            help="Empty: the present one again. Loading a model ends all turns; recorded data stays.",
         )  # fmt: skip
         pressed = st.form_submit_button("Load and restart", icon=":material/restart_alt:", width="stretch")
     if pressed:

@@ -49,13 +49,15 @@ class Scale:
         return "card scale" if self.card else "this machine"
 
     @property
+    def short(self) -> str:
+        return f"card scale × {self.card.factor:.1f}" if self.card else "this machine's bytes"
+
+    @property
     def label(self) -> str:
         """How the figures came about, for captions."""
         if self.card is None:
             return "this machine, measured"
-        return (
-            f"card scale ({self.card.card}): KV measured × {self.card.factor:.1f}, weights and runtime from its profile"
-        )
+        return f"KV measured here × {self.card.factor:.1f}; weights, runtime and ceiling: profile of {self.card.card}"
 
     def kv(self, nbytes: float) -> float:
         return nbytes * self.factor

@@ -100,7 +100,7 @@ def spec(data: StackData, theme: ThemeName) -> dict[str, Any]:
     traces.append(_marks(data.events, times[0], times[-1], now.ceiling / unit, colours))
     traces += _now_bar(now, unit, colours)
     layout = _layout(now, unit, data.scale, colours)
-    layout["annotations"] = [_ceiling_label(now, unit, colours)]
+    layout["annotations"] = [_ceiling_label(now, unit, colours), _provenance(data.scale, colours)]
     return {"data": traces, "layout": layout}
 
 
@@ -163,7 +163,7 @@ def _areas(x: Any, stacks: Sequence[Stack], unit: int, colours: Palette) -> list
         _scatter(
             x=_packed(x),
             y=_column(stacks, "forced", unit),
-            name="forced swap or recompute",
+            name="forced to leave",
             mode="lines",
             stackgroup="vram",
             fillpattern=HATCH | {"fgcolor": colours.forced},
@@ -324,13 +324,27 @@ def _ceiling_label(now: Stack, unit: int, colours: Palette) -> dict[str, Any]:
     }
 
 
+def _provenance(scale: Scale, colours: Palette) -> dict[str, Any]:
+    return {
+        "xref": "paper",
+        "yref": "paper",
+        "x": 1,
+        "y": 1,
+        "yshift": 17,
+        "xanchor": "right",
+        "showarrow": False,
+        "text": scale.label,
+        "font": {"color": colours.muted, "size": 11},
+    }
+
+
 def _layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict[str, Any]:
     axis = {"gridcolor": colours.line, "zeroline": False, "color": colours.muted, "linecolor": colours.line}
     title = f"{unit_name(unit)} at card scale" if scale.card else f"{unit_name(unit)}, this machine"
     top = now.ceiling / unit * 1.13 if now else 1.0
     return {
         "height": HEIGHT,
-        "margin": {"l": 54, "r": 14, "t": 14, "b": 34},
+        "margin": {"l": 54, "r": 14, "t": 26, "b": 34},
         "paper_bgcolor": colours.surface,
         "plot_bgcolor": colours.surface,
         "font": {"color": colours.text, "family": FONT, "size": 12.5},
@@ -339,7 +353,7 @@ def _layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dic
             "type": "date",
             "domain": [0, 0.895],
             "tickformat": "%H:%M:%S",
-            "title": {"text": "time, UTC", "standoff": 4},
+            "title": {"text": "time, UTC", "standoff": 4, "font": {"size": 12}},
             "nticks": 8,
         },
         "xaxis2": axis | {"domain": [0.915, 1.0], "showgrid": False, "fixedrange": True},
@@ -351,10 +365,14 @@ def _layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dic
             "fixedrange": True,
         },
         "yaxis": axis
-        | {"title": {"text": title, "standoff": 6}, "rangemode": "tozero", "autorangeoptions": {"include": [0, top]}},
+        | {
+            "title": {"text": title, "standoff": 6, "font": {"size": 12}},
+            "rangemode": "tozero",
+            "autorangeoptions": {"include": [0, top]},
+        },
         "barmode": "stack",
         "hovermode": "x unified",
         "hoverlabel": {"bgcolor": colours.background, "bordercolor": colours.line, "font": {"color": colours.text}},
-        "legend": {"orientation": "h", "y": -0.15, "x": 0, "font": {"size": 12}, "traceorder": "normal"},
+        "legend": {"orientation": "h", "y": -0.15, "x": 0, "font": {"size": 11.5}, "traceorder": "normal"},
         "uirevision": scale.name,
     }

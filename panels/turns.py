@@ -21,7 +21,7 @@ KEY = "turns"
 HINTS: dict[Verb, tuple[str, str]] = {
     "pause": ("pause", "Take its slot at the next token boundary; its KV stays until it is moved"),
     "resume": ("resume", "Let it have a slot again; KV comes back from wherever it is"),
-    "swap_out": ("swap out", "Copy its KV to the host pool and free it here"),
+    "swap_out": ("swap", "Swap out: copy its KV to the host pool and free it here"),
     "drop": ("drop", "Throw its KV away; it is computed again when the turn goes on"),
     "cancel": ("cancel", "End the turn and free all that it holds"),
 }

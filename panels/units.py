@@ -14,7 +14,7 @@ def size(nbytes: float | None) -> str:
     if nbytes is None or not math.isfinite(nbytes):
         return MISSING
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if abs(nbytes) >= unit:
+        if abs(nbytes) >= 0.9995 * unit:
             return f"{_short(nbytes / unit)} {name}"
     return f"{nbytes:.0f} B"
 
@@ -64,7 +64,7 @@ def agents_factor(blocked: float | None) -> str:
     """1/(1-b): how many times more agents fit than slots, b the blocked share of their wall clock."""
     if blocked is None or blocked >= 1.0:
         return MISSING
-    return f"{1 / (1 - blocked):.1f}x"
+    return f"{1 / (1 - blocked):.1f}×"
 
 
 def clock(utc: float) -> str:

@@ -20,9 +20,14 @@ export default function ({ data, parentElement }) {
     box.dataset.card = card.key;
     box.title = card.hint;
     box.classList.toggle('missing', card.value === 'n/a');
-    [card.label, card.value, card.sub].forEach((text, i) => {
-      if (box.children[i].textContent !== text) box.children[i].textContent = text;
-    });
+    const [label, value, sub] = box.children;
+    if (label.textContent !== card.label) label.textContent = card.label;
+    if (sub.textContent !== card.sub) sub.textContent = card.sub;
+    if (value.textContent !== card.value) {
+      const [number, ...unit] = card.value.split(' ');
+      value.textContent = number;
+      if (unit.length) node(value, 'span', 'unit').textContent = ` ${unit.join(' ')}`;
+    }
   });
   while (root.children.length > data.cards.length) root.lastChild.remove();
 }

@@ -7,6 +7,7 @@ from dataclasses import replace
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
 from engine.snapshot import HostState, Startup
+from engine.telemetry.gpu import GpuSample, GpuState
 from panels.deck_view import SwarmState
 from tests.panels import fake_control
 from tests.panels.fake_control import OFFLINE, FakeControl
@@ -54,12 +55,14 @@ def full() -> FakeDeck:
     return running(75.0)
 
 
-def gpu() -> FakeDeck:
+def no_card() -> FakeDeck:
     deck = running(112.0)
     assert deck.reading is not None
-    deck.reading = replace(
-        deck.reading, gpu_name="AMD RX 9070 XT", gpu_busy=0.97, gpu_memory_used=14 << 30, gpu_memory_total=16 << 30
-    )
+    gpu = GpuSample(
+        "0000:03:00.0", "AMD Radeon RX 9070 XT", GpuState.ACTIVE, False, 16 << 30, 14 << 30, usable_bytes=16 << 30,
+        gfx_percent=97.0, temperature_c=61.0, power_w=283.0,
+    )  # fmt: skip
+    deck.reading = replace(deck.reading, gpus=(gpu,))
     deck.control.card = None
     return deck
 
@@ -72,5 +75,5 @@ SCENES: dict[str, Callable[[], FakeDeck]] = {
     "stalled": stalled,
     "failed": failed,
     "offline": offline,
-    "no-card": gpu,
+    "no-card": no_card,
 }

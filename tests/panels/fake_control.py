@@ -205,7 +205,8 @@ class FakeControl:
         if self.at >= 38:
             rows.append(_row(10, "agent 2", Phase.PAUSED, 768, per_token, age=self.at - 38, preemptions=2, held=True))
         if self.at >= 55:
-            rows.append(_row(11, "agent 7", Phase.BLOCKED, 2003, per_token, tier=Tier.HOST, age=35.2, tool="pytest"))
+            tier = Tier.HOST if self.at < 92 else Tier.RESIDENT
+            rows.append(_row(11, "agent 7", Phase.BLOCKED, 768, per_token, tier=tier, age=35.2, tool="pytest"))
             rows.append(_row(12, "agent 9", Phase.WAITING, 640, per_token, tier=Tier.DROPPED, age=4.0))
         return tuple(rows)
 

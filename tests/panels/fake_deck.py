@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field, replace
 
 from engine.errors import Refused
-from panels.deck_view import HardwareState, SwarmState, TableName
+from engine.telemetry.hardware import HardwareSample
+from panels.deck_view import SwarmState, TableName
 from tests.panels.fake_control import FakeControl
 
 CSV = b"start_utc,agent\r\n2026-09-21T13:06:40Z,agent 1\r\n"
@@ -11,7 +12,9 @@ CSV = b"start_utc,agent\r\n2026-09-21T13:06:40Z,agent 1\r\n"
 
 @dataclass(slots=True)
 class FakeSwarm:
-    now: SwarmState = field(default_factory=lambda: SwarmState(True, 16, 1.0, "swarm"))
+    now: SwarmState = field(
+        default_factory=lambda: SwarmState(True, 16, 1.0, "swarm", "swarm: 12 turns live, 4 blocked, 44 done")
+    )
     calls: list[tuple[str, float]] = field(default_factory=list)
 
     def state(self) -> SwarmState:
@@ -45,12 +48,26 @@ class FakeSwarm:
 class FakeDeck:
     control: FakeControl = field(default_factory=FakeControl)
     swarm: FakeSwarm = field(default_factory=FakeSwarm)
-    reading: HardwareState | None = field(
-        default_factory=lambda: HardwareState(0.83, 9 << 30, 24 << 30, 1 << 30, note=None)
+    reading: HardwareSample | None = field(
+        default_factory=lambda: HardwareSample(
+            1.0,
+            83.0,
+            160.0,
+            1 << 30,
+            24 << 30,
+            15 << 30,
+            False,
+            2.1,
+            2,
+            gpu_reason="No AMD GPU was found on this machine.",
+        )
     )
 
-    def hardware(self) -> HardwareState | None:
+    def hardware(self) -> HardwareSample | None:
         return self.reading
+
+    def recorded(self) -> bool:
+        return self.control.snapshot.bands is not None
 
     def export(self, table: TableName) -> bytes:
         return CSV

@@ -1,0 +1,157 @@
+"""The deck: one engine, one swarm, one recorder and one schedule for all tabs, started and stopped together."""
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.control import Control
+from engine.errors import Refused
+from engine.host import Host, HostConfig
+from engine.record.csv_export import csv_chunks
+from engine.record.recorder import Recorder
+from engine.record.schedule import Schedule, start_schedule
+from engine.telemetry.hardware import HardwareReader, HardwareSample
+from engine.workload.format import read_workload
+from engine.workload.script import Workload
+from engine.workload.swarm import Swarm
+from panels.deck_view import SwarmState, TableName
+from panels.units import fraction
+
+WORKLOADS = Path(__file__).resolve().parent.parent / "assets" / "workloads"
+DEFAULT_WORKLOAD = "swarm"
+ENGINE_STOPS_WITHIN_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeckConfig:
+    """`workload`: a name from assets/workloads or a path; `agents` None: as many as the workload says; `swarm`: let it
+    start with the engine."""
+
+    host: HostConfig = field(default_factory=HostConfig)
+    workload: str = DEFAULT_WORKLOAD
+    agents: int | None = None
+    speed: float = 1.0
+    seed: int = 0
+    swarm: bool = True
+    database: Path | None = None
+
+
+class Deck:
+    """A DeckView. `start` returns at once: the model loads in the engine's thread, and the agents wait for it. `stop`
+    is safe to call twice and from any thread. Raises Refused for an unknown workload."""
+
+    def __init__(self, config: DeckConfig | None = None) -> None:
+        self._config = config or DeckConfig()
+        self._recorder = Recorder(self._config.database)
+        self._host = Host(self._config.host, sinks=[self._recorder])
+        workload = open_workload(self._config.workload)
+        self._swarm = Swarm(
+            self._host, workload, agents=self._config.agents, speed=self._config.speed, seed=self._config.seed
+        )
+        self._buttons = SwarmButtons(self._swarm)
+        self._hardware = HardwareReader()
+        self._schedule: Schedule | None = None
+        self._lifecycle = threading.Lock()
+
+    def start(self) -> None:
+        with self._lifecycle:
+            if self._schedule is not None:
+                return
+            self._host.start()
+            if self._config.swarm:
+                self._swarm.start()
+            self._schedule = start_schedule(self._recorder, self._hardware.sample)
+
+    def stop(self) -> None:
+        with self._lifecycle:
+            if self._schedule is None:
+                return
+            self._swarm.stop()
+            self._host.stop(ENGINE_STOPS_WITHIN_S)
+            self._schedule.stop()
+            self._recorder.close()
+            self._hardware.close()
+            self._schedule = None
+
+    @property
+    def control(self) -> Control:
+        return self._host
+
+    @property
+    def host(self) -> Host:
+        return self._host
+
+    @property
+    def swarm(self) -> "SwarmButtons":
+        return self._buttons
+
+    @property
+    def recorder(self) -> Recorder:
+        return self._recorder
+
+    def hardware(self) -> HardwareSample | None:
+        return self._hardware.latest
+
+    def health(self) -> dict[str, object]:
+        snapshot = self._host.snapshot
+        return {"state": snapshot.state.value, "step": snapshot.step, "error": snapshot.error}
+
+    def recorded(self) -> bool:
+        return self._recorder.session == self._host.snapshot.session
+
+    def export(self, table: TableName) -> bytes:
+        return b"".join(csv_chunks(f"{table}.csv", self._recorder.session, recorder=self._recorder))
+
+
+class SwarmButtons:
+    """A SwarmControl over the swarm."""
+
+    def __init__(self, swarm: Swarm) -> None:
+        self._swarm = swarm
+
+    def state(self) -> SwarmState:
+        status = self._swarm.status
+        if status.problem and not status.live:
+            note = status.problem
+        elif status.running:
+            note = (
+                f"{status.live} agents in a turn, {status.blocked} of them on tools, {status.turns_done} turns done, "
+                f"b {fraction(status.blocked_fraction)} by the agents' clocks"
+            )
+        else:
+            note = "The swarm is stopped."
+        return SwarmState(status.running, status.agents, status.speed, status.workload, note)
+
+    def start(self) -> str:
+        self._swarm.start()
+        return "Swarm started."
+
+    def stop(self) -> str:
+        self._swarm.stop()
+        return "Swarm stopped; its turns were cancelled."
+
+    def set_agents(self, agents: int) -> str:
+        self._swarm.set_agents(int(agents))
+        return f"{agents} agents."
+
+    def set_speed(self, speed: float) -> str:
+        self._swarm.set_speed(float(speed))
+        return f"Speed {speed:g}×."
+
+    def foreground_turn(self) -> str:
+        return f"Foreground turn of {self._swarm.foreground_turn_now()} sent."
+
+    def long_turn(self) -> str:
+        return f"Long background turn of {self._swarm.long_turn_now()} sent."
+
+
+def open_workload(choice: str) -> Workload:
+    """A shipped workload by name, or a file of the same form. Raises Refused, naming the shipped ones."""
+    shipped = WORKLOADS / f"{choice}.jsonl"
+    if shipped.is_file():
+        return read_workload(shipped)
+    path = Path(choice).expanduser()
+    if path.is_file():
+        return read_workload(path)
+    names = ", ".join(sorted(file.stem for file in WORKLOADS.glob("*.jsonl")))
+    raise Refused(f"there is no workload {choice!r}; choose {names} or give a path to a .jsonl file")

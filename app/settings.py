@@ -1,0 +1,58 @@
+"""The deck's configuration from the environment, which `parkdeck up` and `streamlit run` share."""
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from app.deck import DEFAULT_WORKLOAD, DeckConfig
+from engine.body import BodyConfig
+from engine.errors import Refused
+from engine.host import HostConfig
+from engine.knobs import Knobs
+
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 10**3, "MB": 10**6, "GB": 10**9, "": 1}
+SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B?)\s*")
+OFF = frozenset({"0", "off", "no", "false"})
+
+
+def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
+    """PARKDECK_MODEL, _WORKLOAD, _AGENTS, _SPEED, _KV_DTYPE, _POLICY, _CEILING, and _SWARM (off: it waits for its
+    button). Raises Refused or BadKnob for a value that cannot be."""
+    knobs = Knobs().changed(
+        {
+            name: environment[variable]
+            for name, variable in (("kv_dtype", "PARKDECK_KV_DTYPE"), ("policy", "PARKDECK_POLICY"))
+            if environment.get(variable)
+        }
+    )
+    ceiling = environment.get("PARKDECK_CEILING")
+    body = BodyConfig(kv_dtype=knobs.kv_dtype, ceiling_bytes=size_of(ceiling) if ceiling else None)
+    config = DeckConfig(
+        host=HostConfig(body=replace(body, model=environment.get("PARKDECK_MODEL") or None), knobs=knobs),
+        workload=environment.get("PARKDECK_WORKLOAD") or DEFAULT_WORKLOAD,
+        swarm=environment.get("PARKDECK_SWARM", "").strip().lower() not in OFF,
+    )
+    agents, speed = environment.get("PARKDECK_AGENTS"), environment.get("PARKDECK_SPEED")
+    if agents:
+        config = replace(config, agents=int(_number("PARKDECK_AGENTS", agents)))
+    return replace(config, speed=_number("PARKDECK_SPEED", speed)) if speed else config
+
+
+def size_of(text: str) -> int:
+    """Bytes of '15.5GiB', '512 MiB' or '16GB'. Raises Refused; GiB are powers of two, GB powers of ten."""
+    match = SIZE.fullmatch(text)
+    if match is None or match[2] not in UNITS:
+        raise Refused(f"{text!r} is no size; give a number and a unit, such as 15.5GiB or 512MiB")
+    return round(float(match[1]) * UNITS[match[2]])
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise Refused(f"{name} {text!r} is not a number; give one such as 8")
+    return value

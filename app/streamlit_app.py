@@ -1,0 +1,42 @@
+"""`streamlit run app`: the ASGI entry. Its lifespan starts one deck for all tabs and stops it; pages/ has the page."""
+
+import sys
+from pathlib import Path
+
+# Streamlit puts this folder on the path and not the one around it, where the packages are.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from engine.kernels.threads import configure_threads
+
+configure_threads()
+
+import asyncio  # noqa: E402
+import contextlib  # noqa: E402
+from collections.abc import AsyncIterator  # noqa: E402
+
+import streamlit as st  # noqa: E402
+from starlette.middleware import Middleware  # noqa: E402
+
+from app.deck import Deck  # noqa: E402
+from app.server import HostCheck, routes  # noqa: E402
+from app.settings import config_from  # noqa: E402
+from app.shelf import DECK, clear, shelf, taken  # noqa: E402
+
+
+@contextlib.asynccontextmanager
+async def lifespan(application: st.App) -> AsyncIterator[dict[str, object]]:
+    deck = shelf(DECK, lambda: Deck(config_from()))
+    deck.start()
+    try:
+        yield {"deck": deck}
+    finally:
+        await asyncio.to_thread(deck.stop)
+        clear(DECK)
+
+
+def health() -> dict[str, object]:
+    deck = taken(DECK)
+    return deck.health() if isinstance(deck, Deck) else {"state": "stopped"}
+
+
+app = st.App("pages/main.py", lifespan=lifespan, routes=routes(health), middleware=[Middleware(HostCheck)])

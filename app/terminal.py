@@ -1,0 +1,134 @@
+"""Engine and swarm in a terminal: a live table while they run, a summary at the end."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from app.deck import Deck, DeckConfig
+from engine.errors import Refused
+from engine.snapshot import HostState, Snapshot
+from engine.turn import Priority
+from panels.figures import cards
+from panels.scale import Scale
+from panels.units import seconds as duration
+from panels.units import size
+
+REDRAW_S = 0.5
+LINE_EVERY_S = 5.0
+SHOWN_TURNS = 16
+GONE = (HostState.FAILED, HostState.STOPPED)
+
+
+def run_swarm(config: DeckConfig, seconds: float | None, console: Console | None = None) -> None:
+    """Until `seconds` after the engine is ready, or Ctrl-C. Raises Refused with the engine's own sentence when it does
+    not start or stops on a fault."""
+    console = console or Console()
+    if seconds is not None and not 0 < seconds < float("inf"):
+        raise Refused(f"--seconds {seconds:g} is not a time to run; give more than 0")
+    deck = Deck(config)
+    with _interruptible() as ending:
+        deck.start()
+        try:
+            last = _watch(deck, seconds, ending, console)
+        finally:
+            deck.stop()
+    if last.state == HostState.FAILED:
+        raise Refused(last.error or "the engine stopped on a fault")
+    console.print(summary(last, deck.recorder.session))
+
+
+def _watch(deck: Deck, seconds: float | None, ending: threading.Event, console: Console) -> Snapshot:
+    """The last snapshot of the running engine, or the one that says why it stopped."""
+    last = snapshot = deck.control.snapshot
+    ready_at: float | None = None
+    lined_at = float("-inf")
+    live = Live(console=console, refresh_per_second=4, screen=False, transient=True)
+    with live if console.is_terminal else _nothing():
+        while not ending.is_set():
+            snapshot = deck.control.snapshot
+            if snapshot.state in GONE:
+                return snapshot
+            if snapshot.bands is not None:
+                last = snapshot
+                ready_at = ready_at or time.monotonic()
+            if console.is_terminal:
+                live.update(screen(snapshot))
+            elif time.monotonic() - lined_at >= LINE_EVERY_S:
+                lined_at = time.monotonic()
+                console.print(line(snapshot), markup=False, highlight=False, soft_wrap=True)
+            if seconds is not None and ready_at is not None and time.monotonic() - ready_at >= seconds:
+                break
+            ending.wait(REDRAW_S)
+    return last
+
+
+def line(snapshot: Snapshot) -> str:
+    """One line on how it stands, for logs."""
+    if snapshot.bands is None:
+        startup = snapshot.startup
+        stage = f"{startup.stage}: {startup.note}" if startup else "starting"
+        percent = f" {startup.fraction:.0%}" if startup and startup.fraction is not None else ""
+        return f"{snapshot.state} {stage}{percent}"
+    figures = {card.key: f"{card.label.lower()} {card.value}" for card in cards(snapshot, Scale(snapshot.card))}
+    return f"{snapshot.state} " + ", ".join(
+        figures[k] for k in ("turns", "decode", "headroom", "paused_fit", "swapped")
+    )
+
+
+def screen(snapshot: Snapshot) -> RenderableType:
+    """Figures and turns, as the page has them."""
+    if snapshot.bands is None:
+        return Text(line(snapshot))
+    scale = Scale(snapshot.card)
+    figures = Table.grid(padding=(0, 3))
+    shown = cards(snapshot, scale)
+    for half in (shown[:5], shown[5:]):
+        figures.add_row(*(Text(card.label, style="dim") for card in half))
+        figures.add_row(*(Text(card.value, style="bold") for card in half))
+        figures.add_row(*(Text(card.sub, style="dim") for card in half))
+    turns = Table("agent", "priority", "phase", "tier", "context, tok", "KV", "in phase", box=None, header_style="dim")
+    for row in snapshot.turns[:SHOWN_TURNS]:
+        phase = f"{row.phase}: {row.tool}" if row.tool else str(row.phase)
+        kv = size(scale.kv(row.kv_bytes or row.host_bytes))
+        turns.add_row(
+            Text(row.agent), Priority(row.priority).label, Text(phase), str(row.tier), f"{row.context_tokens:,}", kv,
+            duration(row.in_phase_s),
+        )  # fmt: skip
+    hidden = len(snapshot.turns) - SHOWN_TURNS
+    more = Text(f"and {hidden} more" if hidden > 0 else "", style="dim")
+    head = Text(f"{snapshot.model}, {snapshot.state}, {scale.short}, step {snapshot.step:,}")
+    return Group(head, figures, turns, more)
+
+
+def summary(snapshot: Snapshot, session: str) -> RenderableType:
+    """What the run came to."""
+    if snapshot.bands is None:
+        return Text("Stopped before the engine was ready.")
+    table = Table("figure", "value", "", title=f"{snapshot.model}, session {session}", title_justify="left")
+    for card in cards(snapshot, Scale(snapshot.card)):
+        table.add_row(card.label, card.value, card.sub)
+    return Group(table, Text(f"CSV: parkdeck export --session {session}"))
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Ctrl-C and SIGTERM set the event instead of raising somewhere."""
+    ending = threading.Event()
+    previous = {number: signal.signal(number, lambda *_: ending.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield ending
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield

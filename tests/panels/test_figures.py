@@ -1,0 +1,101 @@
+"""Figures, units and the scale switch."""
+
+import dataclasses
+
+import pytest
+
+from engine.geometry import KVDtype
+from engine.knobs import Knobs
+from engine.snapshot import HostState, Rates
+from panels import figures, units
+from panels.scale import Scale
+from tests.panels.fake_control import CARD, GIB, HOST, FakeControl
+
+
+def card(control: FakeControl, key: str, scale: Scale | None = None) -> figures.Card:
+    shown = figures.cards(control.snapshot, scale or Scale(CARD))
+    return next(c for c in shown if c.key == key)
+
+
+def test_headroom_is_the_ceiling_minus_what_is_used() -> None:
+    control = FakeControl(at=60.0)
+    bands = control.snapshot.bands
+    assert bands is not None
+    stack = Scale(CARD).stack(bands)
+    assert card(control, "headroom").value == units.size_in(stack.headroom, GIB)
+    assert card(control, "headroom").sub == "of 15.5 GiB"
+    here = card(control, "headroom", Scale(None))
+    assert here.value == units.size_in(bands.headroom, units.MIB)
+
+
+def test_what_is_not_measured_says_so_and_is_never_zero() -> None:
+    control = FakeControl(state=HostState.IDLE, at=1.0, empty=True)
+    for key in ("decode", "ttft", "itl", "blocked"):
+        assert card(control, key).value == "n/a"
+
+
+def test_q8_raises_the_paused_turns_that_fit() -> None:
+    fp16, q8 = (
+        FakeControl(at=80.0, knobs=Knobs(kv_dtype=dtype, host_pool_bytes=HOST), switched_at=at)
+        for dtype, at in ((KVDtype.FP16, 999.0), (KVDtype.Q8, 0.0))
+    )
+    assert int(card(q8, "paused_fit").value) > int(card(fp16, "paused_fit").value)
+    assert card(fp16, "paused_fit").sub.startswith("q8: ")
+
+
+def test_one_over_one_minus_b() -> None:
+    control = FakeControl(at=60.0)
+    snapshot = dataclasses.replace(control.snapshot, rates=Rates(blocked_fraction=0.6))
+    shown = next(c for c in figures.cards(snapshot, Scale(None)) if c.key == "blocked")
+    assert (shown.value, shown.sub) == ("0.60", "1/(1-b) = 2.5×")
+    full = dataclasses.replace(snapshot, rates=Rates(blocked_fraction=1.0))
+    assert next(c for c in figures.cards(full, Scale(None)) if c.key == "blocked").sub.endswith("n/a")
+
+
+def test_ten_cards_each_with_a_hint_and_short_texts() -> None:
+    shown = figures.cards(FakeControl(at=112.0).snapshot, Scale(CARD))
+    assert len(shown) == 10
+    assert all(c.hint and len(c.value) <= 12 and len(c.sub) <= 24 for c in shown)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (1073741824, "1.00 GiB"),
+        (1073741823, "1.00 GiB"),
+        (15.5 * GIB, "15.5 GiB"),
+        (2048 * 1024 * 1024, "2.00 GiB"),
+        (512 << 20, "512 MiB"),
+        (300, "300 B"),
+        (None, "n/a"),
+    ],
+)
+def test_gib_are_powers_of_two(nbytes: float | None, text: str) -> None:
+    assert units.size(nbytes) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0824, "82.4 ms"), (0.9999, "1.00 s"), (35.2, "35.2 s"), (300.0, "5 min"), (None, "n/a"), (float("nan"), "n/a")],
+)
+def test_durations_carry_their_unit(value: float | None, text: str) -> None:
+    assert units.seconds(value) == text
+
+
+def test_times_of_day_are_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert units.clock(1_790_000_000.0) == "14:13:20"
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+
+
+def test_labels_say_measured_or_profile() -> None:
+    assert Scale(None).label == "this machine, measured"
+    label = Scale(CARD).label
+    assert "measured" in label
+    assert "profile of RX 9070 XT" in label

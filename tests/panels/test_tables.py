@@ -1,0 +1,119 @@
+"""Turns, events, host pool, top line, states, hardware: what they say."""
+
+import dataclasses
+from concurrent.futures import Future
+
+import pytest
+
+from engine.events import Event, EventKind
+from engine.snapshot import HostState, Startup
+from engine.telemetry.gpu import GpuSample, GpuState
+from engine.telemetry.hardware import HardwareSample
+from engine.turn import Phase, Tier
+from panels import asking, hardware, side, states, top, turns
+from panels.scale import Scale
+from tests.panels.fake_control import CARD, START_UTC, FakeControl
+
+
+def test_rows_are_in_a_steady_order_foreground_first() -> None:
+    control = FakeControl(at=75.0)
+    shown = turns.table(control.snapshot, Scale(CARD))
+    assert shown.rows[0]["priority"] == "foreground"
+    phases = [row["phase"].split(",")[0].split(":")[0] for row in shown.rows[1:]]
+    assert phases == sorted(phases, key=["decode", "prefill", "paused", "blocked", "waiting"].index)
+
+
+def test_a_blocked_turn_names_its_tool_and_its_tier() -> None:
+    row = next(r for r in turns.table(FakeControl(at=75.0).snapshot, Scale(CARD)).rows if "pytest" in r["phase"])
+    assert (row["phase"], row["tier"], row["tier_colour"]) == ("blocked: pytest", "host", "host")
+
+
+def test_actions_are_those_that_can_be_asked() -> None:
+    by_id = {row.id: row for row in FakeControl(at=75.0).snapshot.turns}
+    running, held, parked = by_id[2], by_id[10], by_id[11]
+    assert turns.actions(running) == ("pause", "swap_out", "drop", "cancel")
+    assert turns.actions(held)[0] == "resume"
+    assert turns.actions(parked) == ("pause", "drop", "cancel")
+    dropped = dataclasses.replace(parked, tier=Tier.DROPPED, phase=Phase.WAITING)
+    assert turns.actions(dropped) == ("pause", "cancel")
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "swap_out", "drop", "cancel"])
+def test_an_action_reaches_the_engine_and_answers_in_a_sentence(verb: turns.Verb) -> None:
+    control = FakeControl(at=75.0)
+    answer = turns.perform(control, verb, 4)
+    assert control.calls == [(verb, 4, "page")]
+    assert answer.tone == "good"
+    assert "turn 4" in answer.text
+
+
+def test_a_refused_action_shows_the_engines_sentence() -> None:
+    control = FakeControl(at=75.0, refuse="turn 4 is not known; it has ended")
+    assert turns.perform(control, "cancel", 4) == asking.Answer("turn 4 is not known; it has ended", "bad")
+    assert turns.perform(control, "explode", 4).tone == "bad"  # type: ignore[arg-type]
+
+
+def test_an_engine_in_a_long_step_does_not_hold_the_page() -> None:
+    never: Future[str] = Future()
+    assert asking.outcome(never, "drop turn 4", patience=0.01).tone == "wait"
+
+
+def test_many_turns_are_counted_not_drawn() -> None:
+    snapshot = FakeControl(at=75.0).snapshot
+    many = tuple(dataclasses.replace(snapshot.turns[1], id=i) for i in range(100))  # type: ignore[arg-type]
+    shown = turns.table(dataclasses.replace(snapshot, turns=many), Scale(None))
+    assert len(shown.rows) == turns.SHOWN_ROWS
+    assert shown.more.startswith("40 more turns")
+
+
+def test_no_turns_says_what_to_do() -> None:
+    empty = FakeControl(state=HostState.IDLE, at=5.0, empty=True)
+    assert "Start the swarm" in turns.table(empty.snapshot, Scale(None)).empty
+
+
+def test_events_newest_first_in_utc_and_quiet_by_default() -> None:
+    control = FakeControl(at=112.0)
+    quiet, loud = side.event_rows(control.events()), side.event_rows(control.events(), quiet=False)
+    assert quiet[0]["text"].startswith("swap in agent 7")
+    assert loud[0]["text"] == "agent 7 blocks on pytest"
+    assert quiet[0]["time"] == "14:14:52"
+    assert len({row["id"] for row in loud}) == len(loud)
+
+
+def test_event_details_say_who_and_how_long() -> None:
+    event = Event(1.0, START_UTC, 7, EventKind.SWAP_OUT, "governor", "x", nbytes=18 << 20, seconds=0.021)
+    assert side.event_rows([event])[0]["detail"] == "swap out, step 7, by governor, 18.0 MiB, 21.0 ms"
+
+
+def test_host_pool_in_bytes_and_tokens() -> None:
+    state = side.pool(FakeControl(at=75.0).snapshot, Scale(CARD))
+    assert state.line.endswith("of 57.0 GiB · 1 turn")
+    assert state.tokens.startswith("768 of about 46,848 tokens")
+    assert 0 < state.fraction < 0.1
+
+
+def test_a_clock_set_back_gives_no_negative_age() -> None:
+    snapshot = FakeControl(at=60.0).snapshot
+    assert top.age(snapshot, snapshot.utc - 3600) == "now"
+    assert top.age(snapshot, snapshot.utc + 12) == "12 s ago"
+
+
+def test_progress_runs_on_over_the_stages() -> None:
+    marks = [states.overall(Startup(stage, fraction, "")) for stage in states.STAGES for fraction in (0.0, 0.5)]
+    assert marks == sorted(marks)
+    assert states.overall(None) == 0.0
+    assert states.next_stages("load") == "Then: compile, calibrate, and the engine runs."
+    assert states.next_stages("calibrate") == "Then the engine runs."
+
+
+def test_a_missing_sensor_is_not_zero() -> None:
+    assert hardware.line(None) == "CPU n/a · memory n/a · GPU n/a"
+    gpu = GpuSample("0000:03:00.0", "card", GpuState.ACTIVE)
+    text = hardware.line(HardwareSample(1.0, None, None, None, 2 << 30, 1 << 30, True, None, 2, (gpu,)))
+    assert text.startswith("CPU n/a · memory 1.00 GiB of 2.00 GiB (limit of the container) · this process n/a")
+    assert text.endswith("card n/a, VRAM n/a of n/a, n/a, n/a")
+
+
+def test_a_sleeping_gpu_is_asleep() -> None:
+    gpu = GpuSample("0000:03:00.0", "card", GpuState.ASLEEP)
+    assert hardware.line(HardwareSample(1.0, 1.0, 1.0, 1, 2, 1, False, None, 2, (gpu,))).endswith("card asleep")
