@@ -11,6 +11,7 @@ from engine.commands import Commands
 from engine.control import Unblock
 from engine.core import core_over
 from engine.errors import Refused
+from engine.events import Interval
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
 from engine.loop import Loop
@@ -25,9 +26,10 @@ AUTHOR = "bench"
 class Rig:
     """One engine on one body. `generated` holds each turn's generated tokens, in order."""
 
-    def __init__(self, body: Body, knobs: Knobs | None = None, seed: int = 0) -> None:
-        self.clock = EngineClock()
-        self.core = core_over(body, self.clock, knobs or Knobs(), lambda event: None, lambda interval: None)
+    def __init__(self, body: Body, knobs: Knobs | None = None, seed: int = 0, clock: EngineClock | None = None) -> None:
+        self.clock = clock or EngineClock()
+        self.intervals: list[Interval] = []
+        self.core = core_over(body, self.clock, knobs or Knobs(), lambda event: None, self.intervals.append)
         self.commands = Commands(self.core, random.Random(seed))
         self.loop = Loop(self.core)
         self.generated: dict[TurnId, list[int]] = {}
@@ -41,9 +43,10 @@ class Rig:
         agent: str = "bench",
         priority: Priority = Priority.BACKGROUND,
         then_block: str | None = None,
+        stop: tuple[str, ...] = (),
     ) -> TurnId:
         request = TurnRequest(
-            agent, tuple(prompt), max_tokens, priority=priority, ignore_eos=True, then_block=then_block
+            agent, tuple(prompt), max_tokens, priority=priority, ignore_eos=True, then_block=then_block, stop=stop
         )
         turn = self.commands.submit(request, self._listen, AUTHOR, self.clock.now())
         self.generated[turn] = []
@@ -59,13 +62,17 @@ class Rig:
     def live(self) -> list[TurnId]:
         return list(self.core.ledger.turns)
 
+    def tick(self) -> bool:
+        """One token boundary and step; False when there was nothing to do."""
+        return self.loop.tick().worked
+
     def run_until(self, done: Callable[[], bool], at_boundary: Callable[[], None] | None = None) -> None:
         """Tick until `done`; `at_boundary` acts between two steps. Raises RuntimeError if nothing moves any more."""
         idle = 0
         while not done():
             if at_boundary is not None:
                 at_boundary()
-            idle = 0 if self.loop.tick().worked else idle + 1
+            idle = 0 if self.tick() else idle + 1
             if idle > 20_000:
                 raise RuntimeError("the engine makes no progress")
 

@@ -1,0 +1,256 @@
+"""The host's thread: start, commands from other threads, faults, restart, stop (DESIGN rules 4 and 5)."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from engine.body import Body, BodyConfig, Report
+from engine.clock import EngineClock, iso_utc
+from engine.errors import ModelError, Refused
+from engine.events import Event, Interval
+from engine.host import Host
+from engine.snapshot import HostState, Sample, Snapshot, Startup
+from engine.turn import Finish, Phase, TurnRequest, TurnUpdate
+from tests.engine.backends.fake_executor import FakeExecutor, expected_tokens
+from tests.engine.lab import fake_body, prompt_of
+
+WAIT_S = 20.0
+
+
+def until(ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not ready():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.005)
+
+
+class Taken:
+    """A sink that keeps everything."""
+
+    behind = 0
+
+    def __init__(self) -> None:
+        self.sessions: list[str] = []
+        self.events: list[Event] = []
+        self.intervals: list[Interval] = []
+        self.samples: list[Sample] = []
+
+    def begin(self, session: str, snapshot: Snapshot) -> None:
+        self.sessions.append(session)
+
+    def event(self, event: Event) -> None:
+        self.events.append(event)
+
+    def interval(self, interval: Interval) -> None:
+        self.intervals.append(interval)
+
+    def sample(self, sample: Sample) -> None:
+        self.samples.append(sample)
+
+
+class Ear:
+    """A client."""
+
+    def __init__(self) -> None:
+        self.updates: list[TurnUpdate] = []
+
+    def __call__(self, update: TurnUpdate) -> None:
+        self.updates.append(update)
+
+    @property
+    def tokens(self) -> list[int]:
+        return [t for u in self.updates for t in u.tokens]
+
+    @property
+    def finish(self) -> Finish | None:
+        return next((u.finish for u in self.updates if u.finish), None)
+
+
+@pytest.fixture
+def executor() -> FakeExecutor:
+    return FakeExecutor()
+
+
+@pytest.fixture
+def host(executor: FakeExecutor) -> Iterator[Host]:
+    host = Host(open_body=lambda config, report: fake_body(1024, 2048, executor))
+    host.start()
+    host.wait_ready(WAIT_S)
+    yield host
+    assert host.stop(WAIT_S)
+
+
+def ask(prompt: int = 20, tokens: int = 8) -> TurnRequest:
+    return TurnRequest("agent", prompt_of(prompt), tokens, ignore_eos=True)
+
+
+def test_a_turn_comes_back_token_by_token(host: Host) -> None:
+    ear = Ear()
+    host.submit(ask(), ear).result(WAIT_S)
+    until(lambda: ear.finish is not None)
+    assert ear.tokens == expected_tokens(prompt_of(20), 8)
+    assert ear.updates[-1].phase is Phase.DONE
+    assert ear.finish is Finish.LENGTH
+    until(lambda: host.snapshot.state is HostState.IDLE)
+    assert host.snapshot.turns == ()
+
+
+def test_a_refusal_reaches_the_caller_and_the_engine_goes_on(host: Host) -> None:
+    with pytest.raises(Refused, match="never fit"):
+        host.submit(ask(1500)).result(WAIT_S)
+    with pytest.raises(Refused, match="max_running"):
+        host.set_knobs({"max_running": 0}).result(WAIT_S)
+    assert host.snapshot.knobs.max_running == 8
+    ear = Ear()
+    host.submit(ask(), ear).result(WAIT_S)
+    until(lambda: ear.finish is not None)
+
+
+def test_commands_from_many_threads_are_each_answered(host: Host) -> None:
+    ears = [Ear() for _ in range(24)]
+    threads = [threading.Thread(target=lambda e=e: host.submit(ask(12, 5), e).result(WAIT_S)) for e in ears]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    until(lambda: all(e.finish for e in ears))
+    assert {tuple(e.tokens) for e in ears} == {tuple(expected_tokens(prompt_of(12), 5))}
+
+
+def test_a_listener_that_raises_is_cut_off_alone(host: Host) -> None:
+    def broken(update: TurnUpdate) -> None:
+        raise KeyError("mine")
+
+    ear = Ear()
+    host.submit(ask(), broken).result(WAIT_S)
+    host.submit(ask(), ear).result(WAIT_S)
+    until(lambda: ear.finish is not None)
+    assert any("listener failed" in e.text for e in host.events())
+    until(lambda: host.snapshot.turns == ())
+
+
+def test_a_fault_in_one_turn_fails_that_turn_alone(host: Host, executor: FakeExecutor) -> None:
+    def spoil(count: int, logits: np.ndarray) -> None:
+        if count == 33:
+            logits[:] = np.nan
+
+    executor.spoil = spoil
+    bad, good = Ear(), Ear()
+    host.submit(ask(33, 8), bad).result(WAIT_S)
+    host.submit(ask(10, 8), good).result(WAIT_S)
+    until(lambda: bool(bad.finish and good.finish))
+    assert bad.finish is Finish.ERROR
+    assert "score" in (bad.updates[-1].error or "")
+    assert good.tokens == expected_tokens(prompt_of(10), 8)
+
+
+def test_a_fault_of_the_engine_stops_it_loudly_and_a_restart_heals(
+    host: Host, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ear = Ear()
+    host.submit(ask(20, 10_000), ear).result(WAIT_S)
+    until(lambda: len(ear.tokens) > 2)
+    monkeypatch.setattr("engine.loop.decide", lambda *a: 1 / 0)
+    until(lambda: host.snapshot.state is HostState.FAILED)
+    assert "ZeroDivisionError" in (host.snapshot.error or "")
+    until(lambda: ear.finish is Finish.ERROR)
+    with pytest.raises(Refused, match="restart it first"):
+        host.submit(ask()).result(WAIT_S)
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    monkeypatch.undo()
+    host.restart()
+    host.wait_ready(WAIT_S)
+    again = Ear()
+    host.submit(ask(), again).result(WAIT_S)
+    until(lambda: again.finish is not None)
+
+
+def test_the_start_shows_its_progress_and_a_model_error_is_one_sentence() -> None:
+    seen: list[Startup | None] = []
+    go_on = threading.Event()
+
+    def opening(config: BodyConfig, report: Report) -> Body:
+        report(Startup("download", 0.5, "half of it"))
+        seen.append(host.snapshot.startup)
+        go_on.wait(WAIT_S)
+        raise ModelError("x.gguf is cut off at 8 bytes; fetch it again")
+
+    host = Host(open_body=opening)
+    assert host.snapshot.state is HostState.STOPPED
+    host.start()
+    until(lambda: bool(seen))
+    assert host.snapshot.state is HostState.STARTING
+    assert seen[0] == Startup("download", 0.5, "half of it")
+    go_on.set()
+    with pytest.raises(Refused, match="cut off at 8 bytes"):
+        host.wait_ready(WAIT_S)
+    assert host.stop(WAIT_S)
+
+
+def test_stop_during_the_start_ends_at_the_next_report() -> None:
+    reports = threading.Event()
+
+    def opening(config: BodyConfig, report: Report) -> Body:
+        while True:
+            report(Startup("compile", None, "kernels"))
+            reports.set()
+            time.sleep(0.005)
+
+    host = Host(open_body=opening)
+    host.start()
+    reports.wait(WAIT_S)
+    assert host.stop(WAIT_S)
+    assert host.snapshot.state is HostState.FAILED
+    assert "called off" in (host.snapshot.error or "")
+
+
+def test_stop_leaves_nobody_waiting() -> None:
+    sink = Taken()
+    host = Host(sinks=[sink], open_body=lambda config, report: fake_body(1024, 2048))
+    host.start()
+    host.start()
+    host.wait_ready(WAIT_S)
+    ear = Ear()
+    host.submit(ask(20, 10_000), ear).result(WAIT_S)
+    until(lambda: len(ear.tokens) > 2)
+    assert host.stop(WAIT_S)
+    assert ear.finish is Finish.ERROR
+    assert "stopped" in (ear.updates[-1].error or "")
+    with pytest.raises(Refused, match="has stopped"):
+        host.cancel(ear.updates[0].turn).result(WAIT_S)
+    assert sink.sessions == [host.snapshot.session]
+    assert {i.phase for i in sink.intervals} >= {Phase.WAITING, Phase.DECODE}
+    assert sink.samples
+    assert threading.active_count() < 20
+
+
+def test_two_starts_in_the_same_instant_make_one_engine() -> None:
+    opened: list[int] = []
+
+    def opening(config: BodyConfig, report: Report) -> Body:
+        opened.append(1)
+        time.sleep(0.2)
+        return fake_body(256, 256)
+
+    host = Host(open_body=opening)
+    starters = [threading.Thread(target=host.start) for _ in range(8)]
+    for thread in starters:
+        thread.start()
+    for thread in starters:
+        thread.join(WAIT_S)
+    host.wait_ready(WAIT_S)
+    assert opened == [1]
+    assert sum(t.name == "parkdeck-engine" for t in threading.enumerate()) == 1
+    assert host.stop(WAIT_S)
+
+
+def test_a_wall_clock_set_back_never_makes_a_span_negative() -> None:
+    mono = iter((10.0, 11.0, 12.0))
+    wall = iter((5_000.0, 1_400.0))
+    clock = EngineClock(monotonic=lambda: next(mono), wall=lambda: next(wall))
+    first, second = clock.utc(clock.now()), clock.utc(clock.now())
+    assert second - first == 1.0
+    assert iso_utc(0.25) == "1970-01-01T00:00:00.250Z"

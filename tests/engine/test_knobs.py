@@ -1,0 +1,55 @@
+"""Knob values (cases S5, H7): a bad one is one sentence, and the old set stays in force."""
+
+import math
+
+import pytest
+
+from engine.errors import BadKnob
+from engine.geometry import KVDtype
+from engine.knobs import Knobs
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("low_watermark", -0.1),
+        ("low_watermark", 1.5),
+        ("high_watermark", math.nan),
+        ("high_watermark", math.inf),
+        ("high_watermark", "0,5"),
+        ("high_watermark", True),
+        ("max_running", 0),
+        ("max_running", 2.0),
+        ("max_running", True),
+        ("prefill_chunk", 8),
+        ("prefill_chunk", 10**9),
+        ("long_turn_tokens", "2048"),
+        ("host_pool_bytes", -1),
+        ("min_quantum_s", -0.5),
+        ("abandon_after_s", 0),
+        ("kv_dtype", "fp8"),
+        ("kv_dtype", None),
+        ("policy", ""),
+        ("colour", "red"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_name(name: str, value: object) -> None:
+    with pytest.raises(BadKnob, match=name if name != "colour" else "there is no knob 'colour'"):
+        Knobs().changed({name: value})
+
+
+def test_the_low_watermark_must_not_be_above_the_high_one() -> None:
+    with pytest.raises(BadKnob, match="must not be higher"):
+        Knobs(high_watermark=0.5, low_watermark=0.4).changed({"low_watermark": 0.6})
+    assert Knobs().changed({"high_watermark": 0.6, "low_watermark": 0.6}).low_watermark == 0.6
+
+
+def test_all_or_nothing() -> None:
+    knobs = Knobs()
+    with pytest.raises(BadKnob):
+        knobs.changed({"max_running": 4, "prefill_chunk": 1})
+    assert knobs == Knobs()
+
+
+def test_a_precision_may_come_as_text() -> None:
+    assert Knobs().changed({"kv_dtype": "q8"}).kv_dtype is KVDtype.Q8

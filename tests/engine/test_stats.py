@@ -1,0 +1,48 @@
+"""Rates and latencies: none before the first value, none negative, fractions in 0..1 (cases X3, X5)."""
+
+import pytest
+
+from engine.snapshot import Rates
+from engine.stats import Stats, quantile
+from engine.turn import Priority
+
+
+def test_nothing_measured_is_none_and_idle_is_zero() -> None:
+    rates = Stats(0.0).rates(1.0)
+    assert rates == Rates(decode_tokens_per_s=0.0, prefill_tokens_per_s=0.0)
+
+
+def test_the_rate_is_over_the_last_ten_seconds_and_falls_to_zero() -> None:
+    stats = Stats(0.0)
+    for second in range(20):
+        stats.tokens(second, prefill=0, decode=50)
+    assert stats.rates(19.0).decode_tokens_per_s == pytest.approx(55.0)
+    assert stats.rates(100.0).decode_tokens_per_s == 0.0
+
+
+def test_a_short_life_is_not_diluted() -> None:
+    stats = Stats(100.0)
+    stats.tokens(101.0, prefill=0, decode=40)
+    assert stats.rates(102.0).decode_tokens_per_s == pytest.approx(20.0)
+
+
+def test_the_blocked_fraction_is_blocked_time_over_live_time() -> None:
+    stats = Stats(0.0)
+    for tick in range(11):
+        stats.tick(tick * 0.5, alive=4, blocked=3)
+    assert stats.rates(5.0).blocked_fraction == pytest.approx(0.75)
+
+
+def test_foreground_latency_is_kept_apart() -> None:
+    stats = Stats(0.0)
+    stats.first_token(0.2, Priority.FOREGROUND)
+    stats.first_token(4.0, Priority.BACKGROUND)
+    rates = stats.rates(1.0)
+    assert rates.ttft_foreground_p50 == pytest.approx(0.2)
+    assert rates.ttft_p95 == pytest.approx(0.2 + 0.95 * 3.8)
+
+
+def test_quantiles() -> None:
+    assert quantile([], 0.5) is None
+    assert quantile([3.0], 0.95) == 3.0
+    assert quantile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
