@@ -7,13 +7,13 @@ ln(13.6 / 0.3) / 1.2816 = 2.976; longer than 30 s is cut to 30 s, which makes th
 Waits and think times are multiplied by `scale`, how much slower the stand-in engine is than the card: 39 tok/s per
 turn on the card against about 15 here, 2.6.
 
-Blocked fraction b = time blocked on tools / time that turns are live. An agent that calls k tools in a turn of prompt p,
-each appending a tokens, with outputs of o tokens, at r tok/s per turn and a prefill of f tok/s, alone, has
+Blocked fraction b = time blocked on tools / time that turns are live. An agent alone that calls k tools in a turn of
+prompt p, each appending a tokens, with outputs of o tokens, at r tok/s per turn and a prefill of f tok/s, has
     b = k W / (k W + (k + 1) o / r + (p + k a) / f),    W = 3.75 s x scale = 9.75 s
-`swarm`: k = 5, p = 590, a = 34, o = 43, r = 15, f = 500 gives 48.8 / (48.8 + 17.2 + 1.5) = 0.72. Twenty agents fill 6.7 of
-8 slots on the mean; their prefills hold each other up (a chunk of 256 tokens takes 0.5 s) and three of them are people's,
-with few tools: played in simulated time b is 0.52, 0.58 and 0.63 at 12, 15 and 20 tok/s per slot. A turn grows to about
-p + k a + (k + 1) o = 1,020 tokens and holds 765 over its life: the stand-in's average turn of 768.
+`swarm`: k = 5, p = 590, a = 34, o = 43, r = 15, f = 500 gives 48.8 / (48.8 + 17.2 + 1.5) = 0.72. Twenty agents fill 6.6
+of 8 slots on the mean; their prefills hold each other up (a chunk of 256 tokens takes 0.5 s) and three of them are
+people's, with few tools: played in simulated time b is 0.53, 0.58 and 0.63 at 12, 15 and 20 tok/s per slot. A turn
+grows to about p + k a + (k + 1) o = 1,020 tokens and holds 769 over its life: the stand-in's average turn of 768.
 `long-context`: k = 7, p = 1,300, a = 50, o = 50 grows to about 2,050 tokens; b is 0.55, 0.59 and 0.64 with 12 agents.
 
 Waits are drawn by strata (one from each n-th part of the distribution, in seeded order), so that a small file has the

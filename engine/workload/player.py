@@ -80,7 +80,7 @@ class Player:
             return
 
     def advance(self, now: float) -> float | None:
-        """Does what was posted and what is due; returns when the next timer is due, None if there is none."""
+        """Does what was posted and is due; returns when it is to be called again, None: when something is posted."""
         self._read_inbox(now)
         while self._timers and self._timers[0].due <= now:
             timer = heapq.heappop(self._timers)
@@ -88,6 +88,8 @@ class Player:
             if agent is not None and agent.epoch == timer.epoch:
                 timer.action(now)
         self._publish(now)
+        if not self._inbox.empty():
+            return now
         return self._timers[0].due if self._timers else None
 
     def set_agents(self, count: int, now: float) -> None:
@@ -180,7 +182,7 @@ class Player:
                 self._source = PromptSource(model.tokenizer, self._seed)
                 self._model = model
                 self._notes = fit(self._workload, model.config.max_context).notes
-            return self._source.cut(f"{agent.name}/{agent.taken}/{agent.round_index}", count)
+            return self._source.cut(f"{agent.name}/{agent.key}/{agent.taken}/{agent.round_index}", count)
         except Refused as error:
             self._refusal(agent, str(error), now)
             return None
