@@ -35,7 +35,7 @@ Turns held by the operator want no slot and are parked like any other.
 from engine.costs import Costs
 from engine.governor.admission import admit
 from engine.governor.board import Board
-from engine.governor.memory import break_stall, end_the_lost, grow, keep_watermarks, trim_slots
+from engine.governor.memory import break_stall, end_the_lost, grow, keep_watermarks, name_wakes, trim_slots
 from engine.governor.plan import step_plan
 from engine.governor.timing import FAIL_AFTER, STARVE_AFTER_S, TIER_DWELL_S
 from engine.knobs import Knobs
@@ -57,6 +57,8 @@ def decide(view: View, knobs: Knobs, costs: Costs, now: float) -> Decision:
         break_stall(board, head)
     evicting = keep_watermarks(board, view.evicting)
     plan = step_plan(board)
+    if not plan.work:
+        name_wakes(board)
     return Decision(
         actions=tuple(board.actions),
         plan=plan,

@@ -3,6 +3,7 @@
 Nothing here chooses; order.py, admission.py and memory.py do. Blocks are counted, never moved.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from engine.governor.timing import TIER_DWELL_S
 from engine.knobs import Knobs
 from engine.policies.base import Move, Need, Situation, TierPolicy
 from engine.turn import Phase, Tier, TurnId
-from engine.view import Action, Drop, Fail, Preempt, Reason, Start, SwapIn, SwapOut, TurnView, View
+from engine.view import Action, Drop, Fail, Preempt, Reason, Start, SwapIn, TurnView, View
 
 
 class Board:
@@ -100,8 +101,8 @@ class Board:
         return relief.moves
 
     def wake(self, at: float) -> None:
-        """The answer may change at `at`; instants already past are nothing to wait for."""
-        if at > self.now and (self.wake_at is None or at < self.wake_at):
+        """The answer may change at `at`; instants already past, and never, are nothing to wait for."""
+        if self.now < at < math.inf and (self.wake_at is None or at < self.wake_at):
             self.wake_at = at
 
     # -- actions ----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import math
 
 from engine.governor.board import Board, freed
-from engine.governor.timing import FAIL_AFTER, TIER_DWELL_S
+from engine.governor.timing import FAIL_AFTER, STARVE_AFTER_S, TIER_DWELL_S
 from engine.policies.base import Need, out_or_drop
 from engine.turn import Priority, Tier, TurnId
 from engine.view import Reason, TurnView
@@ -11,26 +11,35 @@ from engine.view import Reason, TurnView
 
 def end_the_lost(board: Board) -> None:
     """Abandoned turns lose their KV and later fail; turns larger than the arena fail at once."""
-    limit = board.knobs.abandon_after_s
+    limit, now, soonest = board.knobs.abandon_after_s, board.now, math.inf
     for turn in board.blocked:
-        since = turn.phase_since
-        if board.now >= since + FAIL_AFTER * limit:
-            board.fail(
-                turn,
-                f"turn {turn.id} was blocked on {turn.tool or 'a tool'} for {board.now - since:,.1f} s, more than "
-                f"{FAIL_AFTER:g} times abandon_after_s ({limit:g} s), and was ended; start it anew",
-            )
-            continue
-        board.wake(since + FAIL_AFTER * limit)
-        if turn.tier is Tier.RESIDENT or turn.tier is Tier.HOST:
-            due = max(since + limit, turn.tier_since + TIER_DWELL_S)
-            if board.now >= due:
-                board.drop_abandoned(turn)
-            else:
-                board.wake(due)
+        due = turn.phase_since + limit
+        if now >= due:
+            due = _abandon(board, turn, limit)
+        soonest = min(soonest, due)
+    board.wake(soonest)
     capacity = board.total * board.block_size
     for turn in [t for t in (*board.waiting.values(), *board.running.values()) if t.tokens > capacity]:
         board.fail(turn, _too_large(turn, capacity))
+
+
+def _abandon(board: Board, turn: TurnView, limit: float) -> float:
+    """Drop or fail a turn blocked for too long; returns when it is due next."""
+    fails_at = turn.phase_since + FAIL_AFTER * limit
+    if board.now >= fails_at:
+        board.fail(
+            turn,
+            f"turn {turn.id} was blocked on {turn.tool or 'a tool'} for {board.now - turn.phase_since:,.1f} s, "
+            f"more than {FAIL_AFTER:g} times abandon_after_s ({limit:g} s), and was ended; start it anew",
+        )
+        return math.inf
+    settles_at = turn.tier_since + TIER_DWELL_S
+    if turn.tier is not Tier.RESIDENT and turn.tier is not Tier.HOST:
+        return fails_at
+    if board.now < settles_at:
+        return min(settles_at, fails_at)
+    board.drop_abandoned(turn)
+    return fails_at
 
 
 def trim_slots(board: Board) -> None:
@@ -85,10 +94,16 @@ def keep_watermarks(board: Board, evicting: bool) -> bool:
     over = max(0, math.ceil(used - low))
     parked = board.parked(settled=True)
     board.move(board.ask(parked, Need(soft=over if evicting else 0, long=over)))
-    if not board.running:
-        for turn in board.resident.values():
-            board.wake(turn.tier_since + TIER_DWELL_S)
     return evicting and board.total - board.spare > low
+
+
+def name_wakes(board: Board) -> None:
+    """Nobody runs: a parked turn may be moved once it has dwelt, a waiting one goes ahead once it starves."""
+    for turn in board.resident.values():
+        board.wake(turn.tier_since + TIER_DWELL_S)
+    for turn in board.waiting.values():
+        if turn.priority is Priority.BACKGROUND:
+            board.wake(turn.queued_since + STARVE_AFTER_S)
 
 
 def _growth(board: Board) -> int:

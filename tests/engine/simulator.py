@@ -362,7 +362,7 @@ class Simulator:
         """Nothing happens before `wake_at` if nothing comes."""
         before = (self.now + wake_at) / 2 if wake_at is not None else self.now + 1e6
         sooner = decide(self.view(), self.knobs, COSTS, before)
-        assert not sooner.actions, "something was due before wake_at"
+        assert not sooner.actions, f"{sooner.actions} was due before wake_at {wake_at}, at {self.now}"
         assert not sooner.plan.work, "somebody could run before wake_at"
 
     def _check_plan(self, decision: Decision, running: list[SimTurn]) -> None:
