@@ -39,9 +39,8 @@ def csv_chunks(name: str, session: str, path: Path | None = None, recorder: Reco
     waiting = None if recorder is None else recorder.unflushed(session)
     source = path or (recorder.path if recorder is not None else database_path())
     table = FILES[name]
-    known = waiting is not None and (session == _current(recorder) or any(waiting.rows.values()))
-    card = _check_session(source, session, needed=not known)
-    return _chunks(table, _finisher(table, card), _rows(source, session, table, waiting))
+    start = waiting.start if waiting is not None and waiting.start is not None else _stored_start(source, session)
+    return _chunks(table, _finisher(table, start), _rows(source, session, table, waiting))
 
 
 def export_session(
@@ -63,23 +62,18 @@ def export_session(
     return tuple(written)
 
 
-def _current(recorder: Recorder | None) -> str | None:
-    return None if recorder is None else recorder.session
-
-
-def _check_session(path: Path, session: str, needed: bool) -> dict[str, Value] | None:
-    """The stored session row; None if it is not stored, which is Refused when it is needed."""
-    try:
-        with closing(open_for_reading(path)) as connection:
-            names = ", ".join(f'"{column.name}"' for column in SESSIONS)
-            found = connection.execute(f"SELECT {names} FROM sessions WHERE id = ?", (clean(session),)).fetchone()
-    except Refused:
-        if needed:
-            raise
-        return None
-    if found is None and needed:
-        raise Refused(f"there is no session {session!r} in {path}; `parkdeck export` lists those there are")
-    return None if found is None else dict(zip((column.name for column in SESSIONS), found, strict=True))
+def _stored_start(path: Path, session: str) -> Row:
+    """The session's row; raises Refused if it is not there."""
+    names = ", ".join(f'"{column.name}"' for column in SESSIONS)
+    with closing(open_for_reading(path)) as connection:
+        found: Row | None = connection.execute(
+            f"SELECT {names} FROM sessions WHERE id = ?", (clean(session),)
+        ).fetchone()
+        known = [one for (one,) in connection.execute("SELECT id FROM sessions ORDER BY started_utc DESC LIMIT 5")]
+    if found is None:
+        latest = f"the latest are {', '.join(known)}" if known else "none was recorded yet"
+        raise Refused(f"there is no session {session!r} in {path}; {latest}")
+    return found
 
 
 def _rows(path: Path, session: str, table: str, waiting: Unflushed | None) -> Iterator[Row]:
@@ -138,7 +132,7 @@ class _Finisher:
         self.cells = cells
 
 
-def _finisher(table: str, session: dict[str, Value] | None) -> _Finisher:
+def _finisher(table: str, start: Row) -> _Finisher:
     if table != "samples":
         return _Finisher()
     names = [
@@ -146,11 +140,11 @@ def _finisher(table: str, session: dict[str, Value] | None) -> _Finisher:
         for name in (*SCALED_KV, "weights_bytes", "runtime_bytes", "used_bytes", "headroom_bytes", "ceiling_bytes")
     ]
     places = [[column.name for column in TABLES[table]].index(name) for name in SCALED_KV]
-    factor = None if session is None else session["card_factor"]
-    if session is None or factor is None:
+    session = dict(zip((column.name for column in SESSIONS), start, strict=True))
+    if session["card_factor"] is None:
         return _Finisher(names, lambda values: [""] * len(names))
+    scale = float(session["card_factor"])
     weights, runtime, ceiling = (int(session[f"card_{part}_bytes"] or 0) for part in ("weights", "runtime", "ceiling"))
-    scale = float(factor)
 
     def cells(values: Row) -> list[str]:
         scaled = [round(float(values[place] or 0) * scale) for place in places]

@@ -28,8 +28,10 @@ Row = tuple[Value, ...]
 
 @dataclass(frozen=True, slots=True)
 class Unflushed:
-    """What is waiting for one session, table by table, and the last row that was stored at that instant (0: none)."""
+    """What is waiting for one session, table by table, and the last row that was stored at that instant (0: none).
+    `start`: the session's own row, if it is the present one."""
 
+    start: Row | None
     rows: Mapping[str, tuple[Row, ...]]
     last_row: Mapping[str, int]
 
@@ -184,7 +186,9 @@ class Recorder:
                 table: tuple(_rows(queue.columns, (one for of, one in queue.peek() if of == session))[0])
                 for table, queue in self._queues.items()
             }
-            return Unflushed(rows, self._last_rows())
+            begun = self._begun
+            start = row(SESSIONS, begun) if begun is not None and begun.id == session else None
+            return Unflushed(start, rows, self._last_rows())
 
     def _last_rows(self) -> Mapping[str, int]:
         if not self._path.is_file():
