@@ -134,7 +134,8 @@ class Backend(Protocol):
         ...
 
     def swap_out(self, turn: TurnId) -> Moved | None:
-        """Copy the turn's blocks to the host pool, then free them. None: no room in the pool, nothing changed."""
+        """Copy the turn's blocks to the host pool, then free them. None: no room in the pool, or the copy failed
+        (logged); nothing changed."""
         ...
 
     def swap_in(self, turn: TurnId) -> Moved | None:

@@ -1,8 +1,9 @@
-"""Blocks from one KV precision to another on CPU: numba kernels, parallel over planes, without the GIL.
+"""Blocks from one KV precision to another on CPU: numba kernels that run without the GIL, for several threads at once.
 
-A plane is the K or V of one layer and one KV head in one block: `rows` tokens of `dim` values, contiguous. Every kernel
+A row is the K or V of one layer, KV head and token: `dim` values; a block's `rows` rows are contiguous. Every kernel
 takes flat typed arrays over the same bytes and, for each block, the element offsets where its values (and at q8 its
-scales) begin: source and destination bytes must not overlap.
+scales) begin: source and destination bytes must not overlap. They are serial on purpose: pool threads that share the
+blocks lose nothing to spinning OpenMP workers when a move happens beside a busy machine.
 
 q8: scale = amax / 127 per row, value = round(x / scale) to the nearest, half to even. A row whose scale would not be a
 normal float32 becomes all zeros. What is not finite counts as the largest finite number, and what fp16 cannot hold is
@@ -11,7 +12,7 @@ clamped to +-65504, so no conversion ever makes a NaN or an infinity.
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import njit, types
 from numba.extending import intrinsic
 
 HALF_MAX = np.float32(65504.0)
@@ -79,14 +80,11 @@ def _scale_of(amax):
     return scale, np.float32(1.0) / scale
 
 
-@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
-def half_to_q8(src, src_at, dst, dst_at, scales, scales_at, planes, rows, dim):
+@njit(nogil=True, cache=True, error_model="numpy")
+def half_to_q8(src, src_at, dst, dst_at, scales, scales_at, rows, dim):
     """src uint16; dst int8; scales float32; `*_at` int64 (blocks,)."""
-    for t in prange(src_at.size * planes):
-        block = t // planes
-        plane = t % planes
-        for r in range(rows):
-            row = plane * rows + r
+    for block in range(src_at.size):
+        for row in range(rows):
             a = src[src_at[block] + row * dim : src_at[block] + (row + 1) * dim]
             b = dst[dst_at[block] + row * dim : dst_at[block] + (row + 1) * dim]
             peak = np.int32(0)
@@ -98,14 +96,11 @@ def half_to_q8(src, src_at, dst, dst_at, scales, scales_at, planes, rows, dim):
                 b[d] = _round_q8(half_to_float(a[d]) * inverse)
 
 
-@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
-def float_to_q8(src, src_at, dst, dst_at, scales, scales_at, planes, rows, dim):
+@njit(nogil=True, cache=True, error_model="numpy")
+def float_to_q8(src, src_at, dst, dst_at, scales, scales_at, rows, dim):
     """src float32; dst int8; scales float32; `*_at` int64 (blocks,)."""
-    for t in prange(src_at.size * planes):
-        block = t // planes
-        plane = t % planes
-        for r in range(rows):
-            row = plane * rows + r
+    for block in range(src_at.size):
+        for row in range(rows):
             a = src[src_at[block] + row * dim : src_at[block] + (row + 1) * dim]
             b = dst[dst_at[block] + row * dim : dst_at[block] + (row + 1) * dim]
             peak = np.int32(0)
@@ -117,14 +112,11 @@ def float_to_q8(src, src_at, dst, dst_at, scales, scales_at, planes, rows, dim):
                 b[d] = _round_q8(a[d] * inverse)
 
 
-@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
-def q8_to_half(src, src_at, scales, scales_at, dst, dst_at, planes, rows, dim):
+@njit(nogil=True, cache=True, error_model="numpy")
+def q8_to_half(src, src_at, scales, scales_at, dst, dst_at, rows, dim):
     """src int8; scales float32; dst uint16; `*_at` int64 (blocks,)."""
-    for t in prange(src_at.size * planes):
-        block = t // planes
-        plane = t % planes
-        for r in range(rows):
-            row = plane * rows + r
+    for block in range(src_at.size):
+        for row in range(rows):
             a = src[src_at[block] + row * dim : src_at[block] + (row + 1) * dim]
             b = dst[dst_at[block] + row * dim : dst_at[block] + (row + 1) * dim]
             scale = scales[scales_at[block] + row]
@@ -132,14 +124,11 @@ def q8_to_half(src, src_at, scales, scales_at, dst, dst_at, planes, rows, dim):
                 b[d] = float_to_half(_clamp_half(np.float32(a[d]) * scale))
 
 
-@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
-def q8_to_float(src, src_at, scales, scales_at, dst, dst_at, planes, rows, dim):
+@njit(nogil=True, cache=True, error_model="numpy")
+def q8_to_float(src, src_at, scales, scales_at, dst, dst_at, rows, dim):
     """src int8; scales float32; dst float32; `*_at` int64 (blocks,)."""
-    for t in prange(src_at.size * planes):
-        block = t // planes
-        plane = t % planes
-        for r in range(rows):
-            row = plane * rows + r
+    for block in range(src_at.size):
+        for row in range(rows):
             a = src[src_at[block] + row * dim : src_at[block] + (row + 1) * dim]
             b = dst[dst_at[block] + row * dim : dst_at[block] + (row + 1) * dim]
             scale = scales[scales_at[block] + row]
@@ -147,21 +136,21 @@ def q8_to_float(src, src_at, scales, scales_at, dst, dst_at, planes, rows, dim):
                 b[d] = np.float32(a[d]) * scale
 
 
-@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
-def half_to_floats(src, src_at, dst, dst_at, planes, size):
-    """src uint16; dst float32; `size` values per plane."""
-    for t in prange(src_at.size * planes):
-        a = src[src_at[t // planes] + (t % planes) * size : src_at[t // planes] + (t % planes + 1) * size]
-        b = dst[dst_at[t // planes] + (t % planes) * size : dst_at[t // planes] + (t % planes + 1) * size]
+@njit(nogil=True, cache=True, error_model="numpy")
+def half_to_floats(src, src_at, dst, dst_at, size):
+    """src uint16; dst float32; `size` values per block."""
+    for block in range(src_at.size):
+        a = src[src_at[block] : src_at[block] + size]
+        b = dst[dst_at[block] : dst_at[block] + size]
         for d in range(size):
             b[d] = half_to_float(a[d])
 
 
-@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
-def float_to_halves(src, src_at, dst, dst_at, planes, size):
-    """src float32; dst uint16; `size` values per plane."""
-    for t in prange(src_at.size * planes):
-        a = src[src_at[t // planes] + (t % planes) * size : src_at[t // planes] + (t % planes + 1) * size]
-        b = dst[dst_at[t // planes] + (t % planes) * size : dst_at[t // planes] + (t % planes + 1) * size]
+@njit(nogil=True, cache=True, error_model="numpy")
+def float_to_halves(src, src_at, dst, dst_at, size):
+    """src float32; dst uint16; `size` values per block."""
+    for block in range(src_at.size):
+        a = src[src_at[block] : src_at[block] + size]
+        b = dst[dst_at[block] : dst_at[block] + size]
         for d in range(size):
             b[d] = float_to_half(_clamp_half(a[d]))

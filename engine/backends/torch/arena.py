@@ -91,9 +91,9 @@ class Arena:
         """Held blocks, ascending, int64."""
         return np.array(sorted(block for table in self._tables.values() for block in table), dtype=np.int64)
 
-    def renumber(self, layout: BlockLayout, live: np.ndarray) -> None:
-        """After a conversion: what was block `live[k]` is now block k of `layout`."""
-        now = {int(block): k for k, block in enumerate(live)}
+    def renumber(self, layout: BlockLayout, order: np.ndarray) -> None:
+        """After a conversion: what was block `order[k]` is now block k of `layout`."""
+        now = {int(block): k for k, block in enumerate(order)}
         self._tables = {turn: [now[block] for block in table] for turn, table in self._tables.items()}
         self._lay_out(layout)
 

@@ -3,20 +3,19 @@
 Blocks and bytes are all this file decides about; which kernels run is the executor's, who runs is the governor's.
 """
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from itertools import permutations
 
-import numpy as np
 import torch
 
 from engine.backends.base import Converted, DeviceMemory, Holding, Moved, StepPlan, StepResult
 from engine.backends.torch.arena import Arena, aligned_bytes
 from engine.backends.torch.calibrate import measure_costs
-from engine.backends.torch.convert import convert_arena, convert_blocks, scratch_bytes
+from engine.backends.torch.convert import convert_arena, load_kernels, scratch_bytes
 from engine.backends.torch.executor import Executor
-from engine.backends.torch.hostmem import available_host_bytes
+from engine.backends.torch.hostmem import available_host_bytes, host_pool_limit
 from engine.backends.torch.hostpool import HostPool, unit_bytes
 from engine.backends.torch.sampling import validated
 from engine.backends.torch.stepper import run_step
@@ -26,10 +25,16 @@ from engine.errors import CorruptCopy, Refused, UnknownTurn
 from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype
 from engine.turn import Sampling, TurnId
 
+log = logging.getLogger(__name__)
+
 
 class TorchBackend:
-    """`Backend` over an `Executor`. `arena_bytes` and `host_bytes` are fixed sizes in bytes; `kv_dtype` is the first
-    precision. Raises Refused when the arena holds no block or the executor does not know the precision."""
+    """`Backend` over an `Executor`.
+
+    `arena_bytes` is fixed; `host_bytes` may change later, `host_asked` is what was asked for if that was more;
+    `kv_dtype` is the first precision. Raises Refused when the arena holds no block, the executor does not know the
+    precision, or the system will not pin so much host memory.
+    """
 
     name = "torch"
 
@@ -40,6 +45,7 @@ class TorchBackend:
         host_bytes: int,
         kv_dtype: KVDtype,
         block_size: int = BLOCK_SIZE,
+        host_asked: int | None = None,
         host_available: Callable[[], int] = available_host_bytes,
     ) -> None:
         config = executor.config
@@ -55,7 +61,12 @@ class TorchBackend:
             raise Refused(f"An arena of {arena_bytes} bytes holds no block of {layout.nbytes} bytes; make it larger.")
         self._scratch = aligned_bytes(scratch_bytes([self._layout(d) for d in executor.kv_dtypes]), executor.device)
         self._arena = Arena(arena_bytes, layout, executor.device)
-        self._pool = HostPool(host_bytes, unit_bytes(self.geometry, block_size), executor.device)
+        self._pool = HostPool(host_bytes, unit_bytes(self.geometry, block_size), executor.device, host_asked)
+
+    @property
+    def executor(self) -> Executor:
+        """What runs the model; benches ask it for logits directly."""
+        return self._executor
 
     @property
     def kv_dtype(self) -> KVDtype:
@@ -130,14 +141,18 @@ class TorchBackend:
             state.parked = None
 
     def swap_out(self, turn: TurnId) -> Moved | None:
-        """Raises Refused if the turn holds no block of the arena, CorruptCopy if the copy failed: the turn then stays
-        where it is, unchanged."""
+        """None also when the copy itself failed, which is logged: the turn stays where it is, unchanged. Raises Refused
+        if the turn holds no block of the arena."""
         state = self._turn(turn)
         table = self._arena.table(turn)
         if not table:
             raise Refused(f"Turn {turn} holds nothing in the arena; only a resident turn can be swapped out.")
         started = time.perf_counter()
-        parked = self._pool.store(self._arena.memory, self._arena.layout, table)
+        try:
+            parked = self._pool.store(self._arena.memory, self._arena.layout, table)
+        except CorruptCopy:
+            log.exception("turn %d could not be copied to the host pool; it stays in the arena", turn)
+            return None
         if parked is None:
             return None
         state.parked = parked
@@ -198,8 +213,9 @@ class TorchBackend:
                 f"({arena.held * new.nbytes / 2**20:.1f} MiB) are held; move turns out of it first."
             )
         live = arena.live()
-        moved = convert_arena(arena.memory, arena.layout, new, live, self._scratch)
-        arena.renumber(new, live)
+        moved = live.size * (arena.layout.nbytes + new.nbytes)
+        order = convert_arena(arena.memory, arena.layout, new, live, self._scratch, self._pool.workers)
+        arena.renumber(new, order)
         self._settle_device()
         return Converted(moved, time.perf_counter() - started, arena.blocks)
 
@@ -214,12 +230,12 @@ class TorchBackend:
         return self._layout(dtype).nbytes
 
     def set_host_pool(self, nbytes: int) -> None:
-        """Raises Refused also for a size below 0 or above what the host has available."""
-        room = self._pool.held_bytes + self._host_available()
-        if nbytes < 0 or nbytes > room:
+        """Raises Refused also for a size below 0, or for growth beyond half of what the host has available."""
+        limit = max(self._pool.total_bytes, host_pool_limit(self._pool.held_bytes + self._host_available()))
+        if nbytes < 0 or nbytes > limit:
             raise Refused(
-                f"A host pool of {nbytes / 2**20:.1f} MiB was asked for; give 0 to {room / 2**20:.1f} MiB, what this "
-                "machine and its container have available."
+                f"A host pool of {nbytes / 2**20:.1f} MiB was asked for; give 0 to {limit / 2**20:.1f} MiB, half of "
+                "the memory that this machine and its container have available."
             )
         self._pool.resize(nbytes)
 
@@ -251,9 +267,7 @@ class TorchBackend:
         """Compile or load every kernel that any precision needs. Raises Refused while a turn is open."""
         self._refuse_open_turns("warmed up")
         first = self._arena.layout
-        none = np.empty(0, dtype=np.int64)
-        for old, new in permutations(sorted(self.kv_dtypes), 2):
-            convert_blocks(self._arena.memory, self._layout(old), none, self._scratch, self._layout(new), none)
+        load_kernels([self._layout(dtype) for dtype in sorted(self.kv_dtypes)])
         for dtype in sorted(self.kv_dtypes - {first.dtype}):
             self._arena.renumber(self._layout(dtype), self._arena.live())
             self._executor.warm_up(self._arena.view)

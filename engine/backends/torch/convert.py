@@ -8,7 +8,9 @@ front). Where that leaves only short waves, `SCRATCH_BLOCKS` blocks at a time go
                  new |0-|1-|2-|3-|4-|5-|6-|7-|                             and written at k x new <= live[k] x old
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +19,8 @@ import torch
 from engine.geometry import BlockLayout, KVDtype
 from engine.kernels import convert as kernels
 
-SCRATCH_BLOCKS = 8
+SCRATCH_BLOCKS = 16
+PIECE_BLOCKS = 8
 DEVICE_WAVE_BYTES = 64 << 20
 
 
@@ -36,29 +39,35 @@ def scratch_bytes(layouts: Sequence[BlockLayout]) -> int:
 
 
 def convert_arena(
-    memory: torch.Tensor, old: BlockLayout, new: BlockLayout, live: np.ndarray, scratch: torch.Tensor
-) -> int:
-    """Convert the blocks `live` (int64, ascending) of `memory` from `old` to `new`; live[k] becomes block k.
+    memory: torch.Tensor,
+    old: BlockLayout,
+    new: BlockLayout,
+    live: np.ndarray,
+    scratch: torch.Tensor,
+    workers: ThreadPoolExecutor,
+) -> np.ndarray:
+    """Convert the blocks `live` (int64, ascending) of `memory` from `old` to `new`, packed at its front.
 
     `scratch`: uint8 on the same device, at least `scratch_bytes((old, new))`. The new blocks must fit `memory`.
-    Returns bytes read plus bytes written.
+    Returns `order`, int64 (live blocks,): the new block k is what was block order[k].
     """
     if new.nbytes > old.nbytes:
-        _compact(memory, old.nbytes, live)
-        live = np.arange(live.size, dtype=np.int64)
+        order = _compact(memory, old.nbytes, live, workers)
+        places = np.arange(live.size, dtype=np.int64)
         waves = _back_to_front(live.size, old.nbytes, new.nbytes)
     else:
+        order = places = live
         waves = _front_to_back(live, old.nbytes, new.nbytes)
     limit = live.size if memory.device.type == "cpu" else max(1, DEVICE_WAVE_BYTES // max(old.nbytes, new.nbytes))
     for wave in waves:
         for first, last in _pieces(wave, limit, backwards=new.nbytes > old.nbytes):
-            places = np.arange(first, last, dtype=np.int64)
+            source, target = places[first:last], np.arange(first, last, dtype=np.int64)
             if wave.through_scratch:
-                _gather(memory, old.nbytes, live[first:last], scratch)
-                convert_blocks(scratch, old, np.arange(last - first), memory, new, places)
+                _move(memory, scratch, old.nbytes, source, np.arange(last - first), workers)
+                convert_blocks(scratch, old, np.arange(last - first), memory, new, target, workers)
             else:
-                convert_blocks(memory, old, live[first:last], memory, new, places)
-    return int(live.size) * (old.nbytes + new.nbytes)
+                convert_blocks(memory, old, source, memory, new, target, workers)
+    return order
 
 
 def _front_to_back(live: np.ndarray, old: int, new: int) -> Iterator[_Wave]:
@@ -87,17 +96,45 @@ def _pieces(wave: _Wave, limit: int, *, backwards: bool) -> Iterator[tuple[int, 
     return iter(cuts[::-1] if backwards else cuts)
 
 
-def _compact(memory: torch.Tensor, block_bytes: int, live: np.ndarray) -> None:
-    for k, block in enumerate(live.tolist()):
-        if k != block:
-            memory[k * block_bytes : (k + 1) * block_bytes].copy_(
-                memory[block * block_bytes : (block + 1) * block_bytes]
-            )
+def _compact(memory: torch.Tensor, block_bytes: int, live: np.ndarray, workers: Executor) -> np.ndarray:
+    """Move the live blocks that lie behind the first `live.size` places into the holes before; returns the order."""
+    order = np.arange(live.size, dtype=np.int64)
+    holes = np.setdiff1d(order, live)
+    order[holes] = live[live >= live.size]
+    _move(memory, memory, block_bytes, order[holes], holes, workers)
+    return order
 
 
-def _gather(memory: torch.Tensor, block_bytes: int, blocks: np.ndarray, scratch: torch.Tensor) -> None:
-    for k, block in enumerate(blocks.tolist()):
-        scratch[k * block_bytes : (k + 1) * block_bytes].copy_(memory[block * block_bytes : (block + 1) * block_bytes])
+def _move(
+    source: torch.Tensor,
+    target: torch.Tensor,
+    block_bytes: int,
+    source_blocks: np.ndarray,
+    target_blocks: np.ndarray,
+    workers: Executor,
+) -> None:
+    """Copy whole blocks; no block is both read and written."""
+
+    def copy(first: int, last: int) -> None:
+        for a, b in zip(source_blocks[first:last].tolist(), target_blocks[first:last].tolist(), strict=True):
+            part = source[a * block_bytes : (a + 1) * block_bytes]
+            target[b * block_bytes : (b + 1) * block_bytes].copy_(part, non_blocking=True)
+
+    _share(source_blocks.size, copy, workers if source.device.type == "cpu" else None)
+
+
+def _share(count: int, work: Callable[[int, int], None], workers: Executor | None) -> None:
+    """work(first, last) over 0..count in pieces; on `workers` side by side, else one after the other."""
+    cuts = [(first, min(first + PIECE_BLOCKS, count)) for first in range(0, count, PIECE_BLOCKS)]
+    if workers is None or len(cuts) == 1:
+        for first, last in cuts:
+            work(first, last)
+        return
+    running = [workers.submit(work, first, last) for first, last in cuts]
+    for future in running:
+        future.exception()
+    for future in running:
+        future.result()
 
 
 def convert_blocks(
@@ -107,15 +144,34 @@ def convert_blocks(
     target: torch.Tensor,
     new: BlockLayout,
     target_blocks: np.ndarray,
+    workers: Executor | None = None,
 ) -> None:
     """Convert block source_blocks[k] of `source` into block target_blocks[k] of `target`, both flat uint8 on one
-    device; the bytes read and written must not overlap. Raises ValueError for two layouts of different shape."""
+    device; the bytes read and written must not overlap. On CPU `workers` share the blocks; without them the calling
+    thread converts alone. Raises ValueError for two layouts that differ in more than precision, or not at all."""
     if (old.geometry, old.block_size) != (new.geometry, new.block_size):
         raise ValueError(f"blocks of {old} cannot become blocks of {new}: only the precision may differ")
-    if source.device.type == "cpu":
-        _convert_on_cpu(source.numpy(), old, source_blocks, target.numpy(), new, target_blocks)
-    else:
+    if old.dtype is new.dtype:
+        raise ValueError(f"blocks at {old.dtype} are already at {new.dtype}")
+    if source.device.type != "cpu":
         _convert_on_device(source, old, source_blocks, target, new, target_blocks)
+        return
+    a, b = source.numpy(), target.numpy()
+
+    def piece(first: int, last: int) -> None:
+        _convert_on_cpu(a, old, source_blocks[first:last], b, new, target_blocks[first:last])
+
+    _share(source_blocks.size, piece, workers)
+
+
+def load_kernels(layouts: Sequence[BlockLayout]) -> None:
+    """Compile, or load from the cache, the kernels between all of `layouts`."""
+    none = np.empty(0, dtype=np.int64)
+    memory = np.zeros(scratch_bytes(layouts), np.uint8)
+    for old in layouts:
+        for new in layouts:
+            if old.dtype is not new.dtype:
+                _convert_on_cpu(memory, old, none, memory, new, none)
 
 
 def _convert_on_cpu(
@@ -128,23 +184,21 @@ def _convert_on_cpu(
 ) -> None:
     a, a_at = _values(source, old, source_blocks)
     b, b_at = _values(target, new, target_blocks)
-    layers, two, heads, rows, dim = old.value_shape
-    planes = layers * two * heads
+    *rest, dim = old.value_shape
+    rows = math.prod(rest)
     match old.dtype, new.dtype:
         case KVDtype.FP16, KVDtype.Q8:
-            kernels.half_to_q8(a, a_at, b, b_at, *_scales(target, new, target_blocks), planes, rows, dim)
+            kernels.half_to_q8(a, a_at, b, b_at, *_scales(target, new, target_blocks), rows, dim)
         case KVDtype.FP32, KVDtype.Q8:
-            kernels.float_to_q8(a, a_at, b, b_at, *_scales(target, new, target_blocks), planes, rows, dim)
+            kernels.float_to_q8(a, a_at, b, b_at, *_scales(target, new, target_blocks), rows, dim)
         case KVDtype.Q8, KVDtype.FP16:
-            kernels.q8_to_half(a, a_at, *_scales(source, old, source_blocks), b, b_at, planes, rows, dim)
+            kernels.q8_to_half(a, a_at, *_scales(source, old, source_blocks), b, b_at, rows, dim)
         case KVDtype.Q8, KVDtype.FP32:
-            kernels.q8_to_float(a, a_at, *_scales(source, old, source_blocks), b, b_at, planes, rows, dim)
+            kernels.q8_to_float(a, a_at, *_scales(source, old, source_blocks), b, b_at, rows, dim)
         case KVDtype.FP16, KVDtype.FP32:
-            kernels.half_to_floats(a, a_at, b, b_at, planes, rows * dim)
+            kernels.half_to_floats(a, a_at, b, b_at, rows * dim)
         case KVDtype.FP32, KVDtype.FP16:
-            kernels.float_to_halves(a, a_at, b, b_at, planes, rows * dim)
-        case _:
-            raise ValueError(f"blocks at {old.dtype} are already at {new.dtype}")
+            kernels.float_to_halves(a, a_at, b, b_at, rows * dim)
 
 
 _ELEMENT = {KVDtype.FP32: np.float32, KVDtype.FP16: np.uint16, KVDtype.Q8: np.int8}

@@ -61,7 +61,10 @@ class Job:
 
 
 class Copies(Protocol):
-    """How bytes travel. Both return when every byte is in place on the side they went to."""
+    """How bytes travel. All return when every byte is in place on the side they went to. `lanes`: threads that may
+    call `back_alone` side by side."""
+
+    lanes: int
 
     def out(self, memory: torch.Tensor, slab: torch.Tensor, job: Job) -> list[int]:
         """Arena to slab; returns the checksum of each unit."""
@@ -69,6 +72,10 @@ class Copies(Protocol):
 
     def back(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int]) -> None:
         """Slab to arena. Raises CorruptCopy if a unit is not what `sums` says; the blocks may then be half-written."""
+        ...
+
+    def back_alone(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int]) -> None:
+        """`back` in the calling thread, for a small job."""
         ...
 
 
@@ -90,8 +97,9 @@ def _verify(slab: np.ndarray, job: Job, unit: int, sums: Sequence[int]) -> None:
 class CpuCopies:
     """Arena and slab in the same memory: plain memcpys, a few units per worker."""
 
-    def __init__(self, workers: ThreadPoolExecutor) -> None:
+    def __init__(self, workers: ThreadPoolExecutor, lanes: int) -> None:
         self._workers = workers
+        self.lanes = lanes
 
     def out(self, memory: torch.Tensor, slab: torch.Tensor, job: Job) -> list[int]:
         source, target = memory.numpy(), slab.numpy()
@@ -107,16 +115,23 @@ class CpuCopies:
         return [value for sums in self._run(group, job) for value in sums]
 
     def back(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int]) -> None:
-        target, source = memory.numpy(), slab.numpy()
-
         def group(units: range) -> list[int]:
-            for unit in units:
-                _verify(source, job, unit, sums)
-                for span in job.spans(range(unit, unit + 1)):
-                    move(target, span.arena, source, span.slab, span.nbytes)
+            self._group_back(memory, slab, job, sums, units)
             return []
 
         self._run(group, job)
+
+    def back_alone(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int]) -> None:
+        self._group_back(memory, slab, job, sums, range(len(job.units)))
+
+    def _group_back(
+        self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int], units: range
+    ) -> None:
+        target, source = memory.numpy(), slab.numpy()
+        for unit in units:
+            _verify(source, job, unit, sums)
+            for span in job.spans(range(unit, unit + 1)):
+                move(target, span.arena, source, span.slab, span.nbytes)
 
     def _run(self, group: "_Group", job: Job) -> list[list[int]]:
         """All groups to their end, then the first error if there was one: nothing runs on behind the caller."""
@@ -138,6 +153,8 @@ class DeviceCopies:
     Order, both ways: the copy stream waits for what the compute stream has queued (the blocks' last writes, or their
     last reads by another turn), and the compute stream waits for the copies before it runs on.
     """
+
+    lanes = 1
 
     def __init__(self, device: torch.device, workers: ThreadPoolExecutor) -> None:
         self._device = device
@@ -185,6 +202,9 @@ class DeviceCopies:
                 check.exception()
             compute.wait_stream(self._stream)
             self._stream.synchronize()
+
+    def back_alone(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int]) -> None:
+        self.back(memory, slab, job, sums)
 
 
 def merged(spans: Iterator[Span]) -> Iterator[Span]:

@@ -17,9 +17,9 @@ def available_host_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/f
     return max(0, min([_machine_available(proc), *rooms]))
 
 
-def host_pool_bytes(asked: int, available: int) -> int:
-    """The rule: the host pool gets what is asked, but never more than half of the memory that is available."""
-    return min(asked, int(available * SHARE))
+def host_pool_limit(available: int) -> int:
+    """The rule: a host pool may take half of the memory that is available without it, and no more."""
+    return max(0, int(available * SHARE))
 
 
 def _machine_available(proc: Path) -> int:

@@ -51,17 +51,19 @@ def unit_bytes(geometry: KVGeometry, block_size: int) -> int:
 
 class HostPool:
     """`asked_bytes` is what was asked for, `total_bytes` what the whole units come to, `used_bytes` what copies occupy,
-    `held_bytes` what the system has really given: all of it when pinned, on CPU the units that were ever touched."""
+    `held_bytes` what the system has really given: all of it when pinned, on CPU the units that were ever touched.
+    `workers` copy and convert, here and in the arena."""
 
-    def __init__(self, nbytes: int, unit: int, device: torch.device) -> None:
+    def __init__(self, nbytes: int, unit: int, device: torch.device, asked: int | None = None) -> None:
         self.unit = unit
         self._pinned = device.type != "cpu"
         self._device = device
-        self._workers = ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), thread_name_prefix="parkdeck-copy")
-        self._copies: Copies = DeviceCopies(device, self._workers) if self._pinned else CpuCopies(self._workers)
+        lanes = min(MAX_WORKERS, os.cpu_count() or 1)
+        self.workers = ThreadPoolExecutor(lanes, thread_name_prefix="parkdeck-copy")
+        self._copies: Copies = DeviceCopies(device, self.workers) if self._pinned else CpuCopies(self.workers, lanes)
         self._parked: dict[int, _Copy] = {}
         self._next_key = 0
-        self._install(Slab(nbytes // unit * unit, pinned=self._pinned), nbytes)
+        self._install(Slab(nbytes // unit * unit, pinned=self._pinned), nbytes if asked is None else asked)
 
     def _install(self, slab: Slab, asked: int) -> None:
         """Take `slab` with every copy's units at its front, in the order of `_parked`."""
@@ -143,17 +145,29 @@ class HostPool:
         blocks: Sequence[int],
         scratch: torch.Tensor,
     ) -> None:
+        """Each lane has a part of the scratch to itself and takes every so-manieth piece of the blocks."""
+        lanes = self._copies.lanes
+        step = SCRATCH_BLOCKS // lanes
         size = parked.layout.nbytes
-        for first in range(0, parked.blocks, SCRATCH_BLOCKS):
-            last = min(first + SCRATCH_BLOCKS, parked.blocks)
-            begin = first * size // self.unit
-            end = self.units_for(last * size)
-            places = range(last - first)
-            job = self._job(copy.units[begin:end], copy.filled[begin:end], places, parked.layout)
-            job = replace(job, skip=first * size - begin * self.unit)
-            self._copies.back(scratch, self._slab.tensor, job, copy.sums[begin:end])
-            target = np.array(blocks[first:last], dtype=np.int64)
-            convert_blocks(scratch, parked.layout, np.arange(last - first), memory, layout, target)
+
+        def lane(number: int) -> None:
+            part = scratch[number * step * size : (number + 1) * step * size]
+            for first in range(number * step, parked.blocks, lanes * step):
+                last = min(first + step, parked.blocks)
+                begin, end = first * size // self.unit, self.units_for(last * size)
+                job = self._job(copy.units[begin:end], copy.filled[begin:end], range(last - first), parked.layout)
+                job = replace(job, skip=first * size - begin * self.unit)
+                self._copies.back_alone(part, self._slab.tensor, job, copy.sums[begin:end])
+                target = np.array(blocks[first:last], dtype=np.int64)
+                convert_blocks(part, parked.layout, np.arange(last - first), memory, layout, target)
+
+        if lanes == 1:
+            lane(0)
+            return
+        running = [self.workers.submit(lane, number) for number in range(lanes)]
+        errors = [error for error in (future.exception() for future in running) if error is not None]
+        if errors:
+            raise errors[0]
 
     def _job(self, units: Sequence[int], filled: Sequence[int], blocks: Iterable[int], layout: BlockLayout) -> Job:
         starts = [block * layout.nbytes for block in blocks]
@@ -222,5 +236,5 @@ class HostPool:
 
     def close(self) -> None:
         """Stop the workers and unlock the memory."""
-        self._workers.shutdown()
+        self.workers.shutdown()
         self._slab.close()

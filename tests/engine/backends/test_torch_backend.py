@@ -169,15 +169,18 @@ def test_a_copy_back_that_raises_half_way_loses_nothing(monkeypatch: pytest.Monk
         backend.close(TurnId(100 + later))
 
 
-def test_a_copy_out_that_raises_half_way_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_out_that_raises_half_way_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     backend = make()
     turn = TurnId(1)
     backend.open(turn, [7] * 200, GREEDY)
     run_until(backend, turn, 2, budget=256)
     before = backend.holding(turn)
     fail_on_call(monkeypatch, 3)
-    with pytest.raises(CorruptCopy, match="cable"):
-        backend.swap_out(turn)
+    with caplog.at_level("ERROR"):
+        assert backend.swap_out(turn) is None
+    assert "cable" in caplog.text
     assert backend.holding(turn) == before
     assert backend.memory().host_used_bytes == 0
     backend.check_integrity()
@@ -328,10 +331,12 @@ def test_extend_shrinks_a_host_copy() -> None:
 
 def test_host_pool_is_not_set_above_what_the_machine_has() -> None:
     size = layout(KVDtype.FP16).nbytes
-    backend = TorchBackend(FakeExecutor(), 4 * size, 4 * size, KVDtype.FP16, host_available=lambda: 10 * size)
+    backend = TorchBackend(FakeExecutor(), 4 * size, 4 * size, KVDtype.FP16, host_available=lambda: 20 * size)
     backend.set_host_pool(10 * size)
     with pytest.raises(Refused, match="available"):
         backend.set_host_pool(11 * size)
+    backend._host_available = lambda: 0
+    backend.set_host_pool(9 * size)
     with pytest.raises(Refused):
         backend.set_host_pool(-1)
 

@@ -1,0 +1,92 @@
+"""The conformance suite over the real CPU kernels, fast and exact, and how a backend is sized and built."""
+
+import pytest
+import torch
+
+from engine.backends.torch import build
+from engine.backends.torch.backend import TorchBackend
+from engine.backends.torch.build import build_torch_backend
+from engine.backends.torch.cpu import CpuExecutor
+from engine.errors import Refused
+from engine.geometry import BlockLayout, KVDtype
+from engine.turn import TurnId
+from tests.engine.backends.conformance import GREEDY, PrecisionSwitchConformance, run_until
+from tests.engine.backends.tiny_model import tiny_model
+
+MODEL = tiny_model()
+HALF = BlockLayout(MODEL.config.geometry, KVDtype.FP16)
+FAST = CpuExecutor(MODEL, exact=False)
+EXACT = CpuExecutor(MODEL, exact=True)
+
+
+class _OverCpu(PrecisionSwitchConformance):
+    executor = FAST
+
+    def make(self, arena_tokens: int, host_tokens: int, kv_dtype: KVDtype) -> TorchBackend:
+        size = BlockLayout(MODEL.config.geometry, kv_dtype).nbytes
+        return TorchBackend(self.executor, arena_tokens // 16 * size, host_tokens // 16 * size, kv_dtype)
+
+
+class TestFast(_OverCpu):
+    executor = FAST
+
+
+class TestExact(_OverCpu):
+    executor = EXACT
+
+
+def test_the_arena_is_sized_by_tokens_at_fp16_and_the_pool_is_six_times_it() -> None:
+    backend = build_torch_backend(MODEL, arena_tokens=100, device="cpu")
+    memory = backend.memory()
+    assert memory.blocks_total == 7
+    assert memory.arena_bytes == 7 * HALF.nbytes
+    assert memory.host_asked_bytes == 6 * memory.arena_bytes
+    assert memory.host_total_bytes <= 6 * memory.arena_bytes
+    backend.open(TurnId(1), [1, 2, 3], GREEDY)
+    assert len(run_until(backend, TurnId(1), 3)) == 3
+    backend.shutdown()
+
+
+def test_a_ceiling_leaves_the_arena_what_weights_and_runtime_do_not_take() -> None:
+    ceiling = 64 << 20
+    backend = build_torch_backend(MODEL, ceiling_bytes=ceiling, device="cpu", host_bytes=0)
+    memory = backend.memory()
+    assert memory.weights_bytes + memory.runtime_bytes + memory.arena_bytes == ceiling
+    assert memory.host_total_bytes == 0
+    backend.shutdown()
+
+
+def test_a_limit_of_the_container_cuts_the_pool_and_both_sizes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([40 << 20, 90 << 20])
+    monkeypatch.setattr(build, "available_host_bytes", lambda: next(readings))
+    backend = build_torch_backend(MODEL, arena_tokens=16 * 10, host_bytes=1 << 40, device="cpu")
+    memory = backend.memory()
+    assert memory.host_asked_bytes == 1 << 40
+    assert 0 < memory.host_total_bytes <= ((90 << 20) - memory.arena_bytes) // 2
+    assert memory.host_held_bytes == 0
+    backend.shutdown()
+
+
+def test_what_does_not_fit_is_refused_with_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Refused, match="leaves no block"):
+        build_torch_backend(MODEL, ceiling_bytes=1000, device="cpu")
+    with pytest.raises(Refused, match="no size"):
+        build_torch_backend(MODEL, device="cpu")
+    with pytest.raises(Refused, match="auto, cpu, cuda"):
+        build_torch_backend(MODEL, arena_tokens=100, device="tpu")
+    with pytest.raises(Refused, match="0 or more"):
+        build_torch_backend(MODEL, arena_tokens=100, host_bytes=-1, device="cpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(Refused, match="no CUDA or ROCm"):
+            build_torch_backend(MODEL, arena_tokens=100, device="cuda")
+    monkeypatch.setattr(build, "available_host_bytes", lambda: HALF.nbytes)
+    with pytest.raises(Refused, match="are free"):
+        build_torch_backend(MODEL, arena_tokens=100, device="cpu")
+
+
+def test_progress_is_told() -> None:
+    heard: list[str] = []
+    build_torch_backend(
+        MODEL, arena_tokens=100, device="cpu", progress=lambda fraction, note: heard.append(note)
+    ).shutdown()
+    assert "loading kernels" in heard
