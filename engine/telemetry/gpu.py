@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 MIB = 1 << 20
 AMD_VENDOR = "0x1002"
@@ -59,13 +59,7 @@ class GpuSample:
         return self.vram_used_bytes + self.gtt_used_bytes
 
 
-class Library(Protocol):
-    """The part of the amdsmi module that is used, as it names it."""
-
-    def __getattr__(self, name: str) -> Any: ...
-
-
-def import_amdsmi() -> Library:
+def import_amdsmi() -> Any:
     """The amdsmi module. Without a driver it prints and raises, even KeyError; the print is swallowed."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         return importlib.import_module("amdsmi")
@@ -80,14 +74,14 @@ class GpuReader:
 
     def __init__(
         self,
-        load: Callable[[], Library] = import_amdsmi,
+        load: Callable[[], Any] = import_amdsmi,
         sysfs: Path = Path("/sys"),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load = load
         self._sysfs = sysfs
         self._clock = clock
-        self._library: Library | None = None
+        self._library: Any = None
         self._handles: dict[str, Any] = {}
         self._names: dict[str, str | None] = {}
         self._failed_at: float | None = None
@@ -134,7 +128,7 @@ class GpuReader:
         if self._failed_at is not None and self._clock() - self._failed_at < RETRY_S:
             return False
         try:
-            library = self._call(self._load)
+            library = self._call(self._load, loading=True)
             self._call(library.amdsmi_init)
             handles = self._call(library.amdsmi_get_processor_handles)
             self._handles = {
@@ -149,7 +143,6 @@ class GpuReader:
 
     def _read(self, bdf: str, handle: Any, host_total: int) -> GpuSample:
         library = self._library
-        assert library is not None
         reasons: list[str] = []
 
         def value(read: Callable[[], Any]) -> Any:
@@ -192,12 +185,13 @@ class GpuReader:
             reasons[0] if reasons else None,
         )
 
-    def _call(self, read: Callable[[], Any]) -> Any:
-        """The one place where the library is called: whatever it raises is a Failure with a sentence."""
+    def _call(self, read: Callable[[], Any], loading: bool = False) -> Any:
+        """The one place where the library is called: whatever it raises (KeyError on import) is a Failure with a
+        sentence."""
         try:
             return read()
-        except Exception as error:  # noqa: BLE001  a driver's binding raises anything, KeyError on import included
-            raise Failure(_sentence(error)) from error
+        except Exception as error:
+            raise Failure(_sentence(error, loading)) from error
 
 
 def usable_bytes(unified: bool | None, vram_total: int | None, gtt_total: int | None, host_total: int) -> int | None:
@@ -218,7 +212,7 @@ def _is_unified(vram_type: Any, gtt_total: int | None, vram_total: int | None) -
     return int(kind) in _UNIFIED_TYPES
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: Exception, loading: bool) -> str:
     code = getattr(error, "err_code", None)
     if code == NO_PERMISSION or isinstance(error, PermissionError):
         user = os.environ.get("USER", "$USER")
@@ -230,7 +224,7 @@ def _sentence(error: Exception) -> str:
         return "The amdgpu driver is not loaded: GPU sensors are n/a."
     if isinstance(error, ModuleNotFoundError):
         return "The amdsmi package is not installed: GPU sensors are n/a."
-    if isinstance(error, KeyError | OSError | ImportError):
+    if loading and isinstance(error, KeyError | OSError | ImportError | AttributeError):
         return "No AMD driver library (libamd_smi.so) on this machine: GPU sensors are n/a."
     text = " ".join(str(error).split()) or type(error).__name__
     return f"The GPU's sensors cannot be read ({text})."
