@@ -19,10 +19,10 @@ class Answer:
     tone: Tone = "good"
 
 
-def outcome(future: "Future[Any]", asked: str, patience: float = PATIENCE_S) -> Answer:
+def outcome(future: "Future[Any]", asked: str, patience: float | None = None) -> Answer:
     """What became of a command; `asked` is its name in a few words."""
     try:
-        result = future.result(timeout=patience)
+        result = future.result(timeout=PATIENCE_S if patience is None else patience)
     except TimeoutError:
         return Answer(f"{asked}: asked; it takes effect at the next token boundary", "wait")
     except ParkdeckError as refusal:

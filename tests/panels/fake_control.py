@@ -82,7 +82,7 @@ class FakeControl:
             rates=sample.rates,
             average_turn_tokens=AVERAGE,
             bytes_per_token=per_token,
-            paused_fit=dict(fits)[self.knobs.kv_dtype],
+            paused_fit=dict(fits).get(self.knobs.kv_dtype),
             paused_fit_by_dtype=fits,
             events=tuple(self.events()),
             stalled="no turn could run; dropping turn 5" if self.state == HostState.STALLED else None,

@@ -1,0 +1,129 @@
+"""The Live page over the scripted engine, in every state."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine.events import Event, EventKind
+from engine.snapshot import HostState
+from tests.browser.scenes import SCENES
+from tests.panels.fake_control import OFFLINE
+from tests.panels.fake_deck import FakeDeck
+
+
+def script() -> None:
+    import streamlit as st
+
+    from app.pages import live
+
+    live.page(st.session_state["deck"])
+
+
+def open_page(deck: FakeDeck) -> AppTest:
+    tab = AppTest.from_function(script, default_timeout=60)
+    tab.session_state["deck"] = deck
+    tab.run()
+    assert not tab.exception, tab.exception
+    return tab
+
+
+def button(tab: AppTest, label: str) -> Any:
+    return next(b for b in tab.button if b.label == label)
+
+
+def texts(tab: AppTest) -> str:
+    return "\n".join(e.value for kind in (tab.markdown, tab.caption, tab.error, tab.warning, tab.info) for e in kind)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_every_state_renders(name: str) -> None:
+    tab = open_page(SCENES[name]())
+    assert "Parkdeck" in texts(tab)
+    assert "Measured on this machine" in texts(tab)
+
+
+def test_starting_shows_the_stage_its_progress_and_what_comes_next() -> None:
+    text = texts(open_page(SCENES["starting"]()))
+    assert "Converting the weights" in text
+    assert "layer 12 of 30" in text
+    assert "Then: load, compile, calibrate" in text
+
+
+def test_failed_shows_the_reason_keeps_the_data_and_restarts() -> None:
+    deck = SCENES["failed"]()
+    tab = open_page(deck)
+    assert "block 17 is held twice" in texts(tab)
+    assert button(tab, "Start swarm" if not deck.swarm.state().running else "Stop swarm")
+    button(tab, "Restart the engine").click().run()
+    assert deck.control.calls == [("restart", None)]
+    assert deck.control.state == HostState.STARTING
+
+
+def test_no_network_on_the_first_start_names_the_ways_on() -> None:
+    text = texts(open_page(SCENES["offline"]()))
+    for way in ("GGUF", "Hugging Face id", "offline copy"):
+        assert way in text
+    assert OFFLINE.split(";")[0] in text.replace("\\", "")
+
+
+def test_stalled_says_so() -> None:
+    assert "no turn could run" in texts(open_page(SCENES["stalled"]()))
+
+
+def test_the_model_box_restarts_with_what_was_typed() -> None:
+    deck = SCENES["running"]()
+    tab = open_page(deck)
+    next(t for t in tab.text_input if t.key == "model_wanted").input("  /models/other.gguf ")
+    button(tab, "Load and restart").click().run()
+    assert deck.control.calls == [("restart", "/models/other.gguf")]
+
+
+def test_the_swarms_buttons_reach_it_and_a_refusal_is_a_sentence() -> None:
+    deck = SCENES["running"]()
+    tab = open_page(deck)
+    button(tab, "Foreground turn now").click().run()
+    button(tab, "Stop swarm").click().run()
+    button(tab, "Start swarm").click().run()
+    assert [call[0] for call in deck.swarm.calls] == ["foreground", "stop", "start"]
+    next(n for n in tab.number_input if n.label == "Agents").set_value(5).run()
+    assert deck.swarm.state().agents == 5
+    button(tab, "Long background turn now").click().run()
+    assert "no text for a turn" in texts(tab).replace("\\", "")
+
+
+def test_names_from_outside_are_not_markup() -> None:
+    deck = SCENES["failed"]()
+    deck.control.error = "[click](http://x) <b>bold</b> $x$ `code`"
+    text = texts(open_page(deck))
+    assert "\\[click\\]" in text
+    assert "\\<b\\>" in text
+
+
+def test_a_thousand_refreshes_keep_nothing() -> None:
+    """What a session keeps does not grow with its refreshes."""
+    deck = SCENES["running"]()
+    tab = open_page(deck)
+    deck.control.extra_events += [
+        Event(1.0, 1.0, i, EventKind.SWAP_OUT, "governor", f"swap {i}") for i in range(50)
+    ]  # fmt: skip
+    tab.run()
+    before = sorted(tab.session_state.to_dict())
+    for _ in range(5):
+        deck.control.advance(1.0)
+        tab.run()
+    assert sorted(tab.session_state.to_dict()) == before
+
+
+def test_this_machine_is_the_only_scale_without_a_card() -> None:
+    tab = open_page(SCENES["no-card"]())
+    assert "this machine's bytes" in texts(tab)
+    assert all(group.key != "units" for group in tab.get("button_group"))
+
+
+@pytest.mark.parametrize("make", [SCENES["running"], SCENES["empty"]])
+def test_downloads_are_there_once_a_session_is_recorded(make: Callable[[], FakeDeck]) -> None:
+    tab = open_page(make())
+    labels = [element.label for element in tab.get("download_button")]
+    assert labels == ["timeline.csv", "samples.csv", "events.csv"]

@@ -1,0 +1,167 @@
+"""Host check, routes, shelf, settings."""
+
+import asyncio
+import importlib
+import sys
+import threading
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.testclient import TestClient, WebSocketDenialResponse
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from app import server, settings, shelf
+from engine.errors import BadKnob, Refused
+from engine.geometry import KVDtype
+
+
+async def hello(request: Any) -> PlainTextResponse:
+    return PlainTextResponse("hello")
+
+
+async def echo(websocket: WebSocket) -> None:
+    await websocket.accept()
+    await websocket.send_text("hello")
+    await websocket.close()
+
+
+def client(state: dict[str, object] | None = None) -> TestClient:
+    routes = [Route("/", hello), WebSocketRoute("/ws", echo), *server.routes(lambda: state or {"state": "running"})]
+    app = Starlette(routes=routes, middleware=[Middleware(server.HostCheck)])
+    return TestClient(app, base_url="http://127.0.0.1:8501")
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8501", "127.0.0.1:9", "[::1]:8501", "LOCALHOST"])
+def test_loopback_names_pass(host: str) -> None:
+    assert client().get("/", headers={"host": host}).text == "hello"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8501", "", "0.0.0.0"]
+)
+def test_other_hosts_are_refused(host: str) -> None:
+    answer = client().get("/", headers={"host": host})
+    assert answer.status_code == 421
+    assert "PARKDECK_ALLOWED_HOSTS" in answer.text
+
+
+def test_the_websocket_is_checked_too() -> None:
+    with client().websocket_connect("ws://127.0.0.1:8501/ws") as socket:
+        assert socket.receive_text() == "hello"
+    with (
+        pytest.raises((WebSocketDisconnect, WebSocketDenialResponse)),
+        client().websocket_connect("ws://127.0.0.1:8501/ws", headers={"host": "evil.example"}),
+    ):
+        pass
+
+
+def test_allowed_hosts_can_be_widened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARKDECK_ALLOWED_HOSTS", "deck.lan, other")
+    assert client().get("/", headers={"host": "deck.lan:8501"}).text == "hello"
+    assert client().get("/", headers={"host": "evil.example"}).status_code == 421
+
+
+def test_plotly_comes_from_the_installed_package_and_is_cached() -> None:
+    answer = client().get("/assets/plotly.min.js")
+    assert answer.status_code == 200
+    assert len(answer.content) > 1_000_000
+    assert "immutable" in answer.headers["cache-control"]
+
+
+def test_healthz() -> None:
+    assert client({"state": "starting"}).get("/healthz").status_code == 200
+    failed = client({"state": "failed", "error": "why"}).get("/healthz")
+    assert (failed.status_code, failed.json()["error"]) == (503, "why")
+
+
+def test_the_shelf_makes_one_thing_even_when_two_ask_in_the_same_instant() -> None:
+    made: list[object] = []
+    both = threading.Barrier(2)
+
+    def ask() -> None:
+        both.wait()
+        shelf.shelf("test-thing", lambda: made.append(object()) or made[-1])
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    shelf.clear("test-thing")
+    assert len(made) == 1
+
+
+def test_the_shelf_survives_its_own_module_being_thrown_out() -> None:
+    """As Streamlit does when a file is edited."""
+    thing = shelf.shelf("test-kept", object)
+    kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name == "app" or name.startswith("app.")}
+    try:
+        again = importlib.import_module("app.shelf")
+        assert again is not shelf
+        assert again.taken("test-kept") is thing
+        assert again.shelf("test-kept", object) is thing
+    finally:
+        for name in [name for name in sys.modules if name == "app" or name.startswith("app.")]:
+            del sys.modules[name]
+        sys.modules.update(kept)
+        shelf.clear("test-kept")
+
+
+def test_settings_from_the_environment() -> None:
+    config = settings.config_from(
+        {
+            "PARKDECK_AGENTS": "5",
+            "PARKDECK_SPEED": "2.5",
+            "PARKDECK_KV_DTYPE": "q8",
+            "PARKDECK_POLICY": "recompute-only",
+            "PARKDECK_CEILING": "15.5GiB",
+            "PARKDECK_SWARM": "off",
+            "PARKDECK_MODEL": "/models/x.gguf",
+        }
+    )
+    assert (config.agents, config.speed, config.swarm) == (5, 2.5, False)
+    assert config.host.body.kv_dtype == KVDtype.Q8
+    assert config.host.body.ceiling_bytes == 16_642_998_272
+    assert config.host.body.model == "/models/x.gguf"
+    assert config.host.knobs.policy == "recompute-only"
+    assert settings.config_from({}).swarm
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"), [("1GiB", 1073741824), ("1 GB", 10**9), ("512MiB", 536870912), ("1000", 1000)]
+)
+def test_sizes_keep_gib_and_gb_apart(text: str, nbytes: int) -> None:
+    assert settings.size_of(text) == nbytes
+
+
+@pytest.mark.parametrize("text", ["lots", "1.5.5GiB", "-1GiB", "1XiB", "", "nanGiB"])
+def test_sizes_that_cannot_be_are_refused(text: str) -> None:
+    with pytest.raises(Refused, match="is no size"):
+        settings.size_of(text)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("PARKDECK_SPEED", "0,5"), ("PARKDECK_AGENTS", "nan"), ("PARKDECK_CEILING", "much")]
+)
+def test_bad_settings_are_one_sentence(variable: str, value: str) -> None:
+    with pytest.raises(Refused):
+        settings.config_from({variable: value})
+
+
+def test_a_bad_knob_in_the_environment() -> None:
+    with pytest.raises(BadKnob):
+        settings.config_from({"PARKDECK_KV_DTYPE": "int3"})
+
+
+def test_the_check_leaves_the_lifespan_alone() -> None:
+    seen: list[str] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["type"])
+
+    asyncio.run(server.HostCheck(inner)({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+    assert seen == ["lifespan"]

@@ -1,0 +1,155 @@
+"""Widgets follow the engine and never send an old value back (tabs as AppTest sessions over one engine)."""
+
+import dataclasses
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine.errors import BadKnob
+from engine.geometry import KVDtype
+from engine.knobs import Knobs
+from engine.snapshot import Snapshot
+from tests.panels.fake_control import FakeControl
+
+Tab = AppTest
+
+
+def sidebar() -> None:
+    import streamlit as st
+
+    from panels import knobs
+
+    control = st.session_state["control"]
+    knobs.render(control, control.snapshot)
+
+
+def open_tab(control: FakeControl) -> Tab:
+    tab = AppTest.from_function(sidebar, default_timeout=30)
+    tab.session_state["control"] = control
+    tab.run()
+    assert not tab.exception
+    return tab
+
+
+def widget(tab: Tab, kind: str, name: str) -> Any:
+    return next(w for w in tab.get(kind) if w.key.startswith(f"knob_{name}_"))
+
+
+def sent(control: FakeControl) -> list[dict[str, object]]:
+    return [call[1] for call in control.calls if call[0] == "set_knobs"]
+
+
+def test_a_value_set_in_one_tab_shows_in_the_other_and_is_not_sent_back() -> None:
+    control = FakeControl(at=10.0)
+    a, b = open_tab(control), open_tab(control)
+    widget(a, "slider", "low_watermark").set_value(70).run()
+    assert control.knobs.low_watermark == pytest.approx(0.7)
+    for _ in range(3):
+        b.run()
+        a.run()
+    assert widget(b, "slider", "low_watermark").value == 70
+    assert control.knobs.low_watermark == pytest.approx(0.7)
+    assert sent(control) == [{"low_watermark": 0.7}]
+
+
+def test_opening_and_refreshing_sends_nothing() -> None:
+    control = FakeControl(at=10.0)
+    tabs = [open_tab(control) for _ in range(3)]
+    for tab in tabs * 5:
+        tab.run()
+    assert control.calls == []
+
+
+def test_only_the_moved_widget_is_sent() -> None:
+    control = FakeControl(at=10.0)
+    tab = open_tab(control)
+    widget(tab, "number_input", "max_running").set_value(4).run()
+    widget(tab, "selectbox", "policy").set_value("resident-only").run()
+    assert sent(control) == [{"max_running": 4}, {"policy": "resident-only"}]
+
+
+def test_a_change_elsewhere_gets_a_new_widget_so_that_stale_reports_concern_nobody() -> None:
+    control = FakeControl(at=10.0)
+    tab = open_tab(control)
+    old = widget(tab, "slider", "low_watermark").key
+    control.set_knobs({"low_watermark": 0.5}, author="api")
+    tab.run()
+    fresh = widget(tab, "slider", "low_watermark")
+    assert fresh.key != old
+    assert fresh.value == 50
+
+
+def test_ones_own_change_keeps_the_widget() -> None:
+    control = FakeControl(at=10.0)
+    tab = open_tab(control)
+    before = widget(tab, "slider", "high_watermark").key
+    widget(tab, "slider", "high_watermark").set_value(95).run()
+    tab.run()
+    assert widget(tab, "slider", "high_watermark").key == before
+
+
+def test_low_above_high_shows_the_sentence_and_keeps_the_old() -> None:
+    control = FakeControl(at=10.0)
+    tab = open_tab(control)
+    widget(tab, "slider", "high_watermark").set_value(50).run()
+    assert control.knobs.high_watermark == 1.0
+    assert "low_watermark 0.9 is above high_watermark 0.5" in tab.error[0].value
+    assert widget(tab, "slider", "high_watermark").value == 100
+    tab.run()
+    assert widget(tab, "slider", "high_watermark").value == 100
+
+
+def test_the_snapshot_from_before_the_change_does_not_pull_the_widget_back() -> None:
+    """The answer comes before the next snapshot is published."""
+    control = Lagging(at=10.0)
+    tab = open_tab(control)
+    widget(tab, "slider", "low_watermark").set_value(60).run()
+    assert control.knobs.low_watermark == pytest.approx(0.6)
+    assert control.snapshot.knobs.low_watermark == pytest.approx(0.9)
+    assert widget(tab, "slider", "low_watermark").value == 60
+    control.published = control.knobs
+    tab.run()
+    assert widget(tab, "slider", "low_watermark").value == 60
+    control.published = control.knobs.changed({"low_watermark": 0.5})
+    tab.run()
+    assert widget(tab, "slider", "low_watermark").value == 50
+
+
+def test_a_late_refusal_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("panels.asking.PATIENCE_S", 0.01)
+    control = Slow(at=10.0)
+    tab = open_tab(control)
+    widget(tab, "number_input", "max_running").set_value(2).run()
+    assert "next token boundary" in tab.caption[0].value
+    tab.run()
+    assert widget(tab, "number_input", "max_running").value == 2
+    control.answer.set_exception(BadKnob("max_running 2 is too few here"))
+    tab.run()
+    assert widget(tab, "number_input", "max_running").value == 8
+    assert tab.error[0].value == "max_running 2 is too few here"
+
+
+def test_an_exact_mode_precision_is_shown_as_it_is() -> None:
+    control = FakeControl(at=10.0)
+    control.knobs = control.knobs.changed({"kv_dtype": KVDtype.FP32})
+    tab = open_tab(control)
+    assert widget(tab, "button_group", "kv_dtype").value == "fp32"
+    assert control.calls == []
+
+
+class Lagging(FakeControl):
+    published = Knobs()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return dataclasses.replace(FakeControl.snapshot.fget(self), knobs=self.published)  # type: ignore[attr-defined]
+
+
+class Slow(FakeControl):
+    answer: "Future[Any]"
+
+    def set_knobs(self, changes: Any, author: str = "api") -> "Future[Any]":
+        self.answer = Future()
+        return self.answer
