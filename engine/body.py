@@ -14,6 +14,7 @@ from engine.snapshot import CardScale, Startup
 Report = Callable[[Startup], None]
 
 AVERAGE_TURN_TOKENS = 768
+DEFAULT_CARD = "rx9070xt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class BodyConfig:
     ceiling_bytes: int | None = None
     slots: int = 8
     average_turn_tokens: int = AVERAGE_TURN_TOKENS
-    card: Path | None = None
+    card: str | Path = DEFAULT_CARD
 
     def with_model(self, model: str | None) -> "BodyConfig":
         return replace(self, model=model)
@@ -55,6 +56,8 @@ OpenBody = Callable[[BodyConfig, Report], Body]
 
 def open_body(config: BodyConfig, report: Report) -> Body:
     """Load the model and build the backend. Raises ModelError or Refused with one sentence for the user."""
+    import torch
+
     from engine.backends.torch.build import build_torch_backend
     from engine.models.resolve import load_model
     from engine.telemetry.card import card_scale, load_card, standin_arena_tokens
@@ -63,10 +66,11 @@ def open_body(config: BodyConfig, report: Report) -> Body:
         raise Refused(f"there is no backend {config.backend!r}; choose torch")
     report(Startup("load", None, "looking for the model"))
     model = load_model(config.model, lambda p: report(Startup(p.stage, p.fraction, p.note)))
-    scaled = config.arena_tokens is None and config.ceiling_bytes is None
+    real_card = config.ceiling_bytes is not None or (config.device != "cpu" and torch.cuda.is_available())
+    standin = None if real_card else standin_arena_tokens(config.slots, config.average_turn_tokens)
     backend = build_torch_backend(
         model,
-        arena_tokens=config.arena_tokens or standin_arena_tokens(config.slots, config.average_turn_tokens),
+        arena_tokens=config.arena_tokens or standin,
         ceiling_bytes=config.ceiling_bytes,
         host_bytes=config.host_bytes,
         kv_dtype=config.kv_dtype,
@@ -76,5 +80,5 @@ def open_body(config: BodyConfig, report: Report) -> Body:
     )
     report(Startup("calibrate", None, "measuring copies, prefill and decode"))
     costs = backend.calibrate()
-    card = card_scale(load_card(config.card), backend.memory().arena_bytes) if scaled else None
+    card = card_scale(load_card(config.card), backend.memory().arena_bytes) if not real_card else None
     return Body(backend, model, costs, card)

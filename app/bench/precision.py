@@ -62,6 +62,9 @@ class Listening:
     def warm_up(self, arena: ArenaView) -> None:
         self._executor.warm_up(arena)
 
+    def outlier_warning(self) -> str | None:
+        return self._executor.outlier_warning()
+
 
 class Forced:
     """Turns that follow a given text token by token, whatever the model would say."""
