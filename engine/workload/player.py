@@ -2,14 +2,13 @@
 own. `Swarm` runs it on a thread; a test or a bench runs it on any clock.
 
 Every agent takes a turn, blocks on a tool when a round is generated, returns with the tool's result after the tool's
-time, and after the last round starts its next turn. Tool and think times are divided by `speed`.
+time, and after the last round starts its next turn. Tool and think times are divided by `speed` and by the engine's
+`pace`.
 """
 
-import heapq
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 
@@ -18,28 +17,16 @@ from engine.errors import Refused
 from engine.models.loaded import LoadedModel
 from engine.turn import Finish, TurnId, TurnRequest, TurnUpdate
 from engine.workload.agent import Agent
+from engine.workload.pace import pace_for
 from engine.workload.script import AgentScript, Workload, fit, fit_turn
 from engine.workload.status import SwarmStatus
 from engine.workload.text import PromptSource
+from engine.workload.timers import Happening, Timers
 
 AUTHOR = "swarm"
 MODEL_POLL_S = 0.5
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MOST_S = 30.0
-
-Happening = Callable[[float], None]
-
-
-@dataclass(order=True, slots=True)
-class _Timer:
-    """`scaled`: a tool or think time, which a change of speed stretches."""
-
-    due: float
-    order: int
-    agent: int
-    epoch: int
-    scaled: bool
-    action: Happening
 
 
 class Player:
@@ -50,13 +37,14 @@ class Player:
         self._control = control
         self._workload = workload
         self._speed = speed
+        self._pace = 1.0
+        self._paced: LoadedModel | None = None
         self._seed = seed
         self._wanted = 0
         self._agents: dict[int, Agent] = {}
         self._members: list[int] = []
         self._keys = itertools.count()
-        self._order = itertools.count()
-        self._timers: list[_Timer] = []
+        self._timers = Timers()
         self._inbox: SimpleQueue[Happening] = SimpleQueue()
         self._first: list[Happening] = []
         self._closed = False
@@ -82,15 +70,14 @@ class Player:
     def advance(self, now: float) -> float | None:
         """Does what was posted and is due; returns when it is to be called again, None: when something is posted."""
         self._read_inbox(now)
-        while self._timers and self._timers[0].due <= now:
-            timer = heapq.heappop(self._timers)
+        while (timer := self._timers.pop_due(now)) is not None:
             agent = self._agents.get(timer.agent)
             if agent is not None and agent.epoch == timer.epoch:
                 timer.action(now)
         self._publish(now)
         if not self._inbox.empty():
             return now
-        return self._timers[0].due if self._timers else None
+        return self._timers.next_due
 
     def set_agents(self, count: int, now: float) -> None:
         """Newcomers arrive as their scripts say; those that are too many leave, their turns are cancelled."""
@@ -111,10 +98,7 @@ class Player:
 
     def set_speed(self, speed: float, now: float) -> None:
         """Waits that are under way are stretched or shortened with it."""
-        for timer in self._timers:
-            if timer.scaled:
-                timer.due = now + (timer.due - now) * self._speed / speed
-        heapq.heapify(self._timers)
+        self._timers.stretch(self._speed / speed, now)
         self._speed = speed
 
     def once(self, script: AgentScript, now: float) -> None:
@@ -150,14 +134,15 @@ class Player:
         del self._agents[agent.key]
 
     def _after(self, now: float, seconds: float, agent: Agent, action: Happening, *, scaled: bool) -> None:
-        due = now + (seconds / self._speed if scaled else seconds)
-        heapq.heappush(self._timers, _Timer(due, next(self._order), agent.key, agent.epoch, scaled, action))
+        due = now + (seconds / (self._speed * self._pace) if scaled else seconds)
+        self._timers.set(due, agent.key, agent.epoch, action, scaled=scaled)
 
     def _take_turn(self, agent: Agent, now: float) -> None:
         model = self._control.model
         if model is None:
             self._after(now, MODEL_POLL_S, agent, partial(self._take_turn, agent), scaled=False)
             return
+        self._find_pace(model, now)
         turn = fit_turn(agent.scripted, model.config.max_context)
         epoch = agent.begin(turn)
         first = turn.rounds[0]
@@ -179,13 +164,27 @@ class Player:
         """None: no text could be cut, and the agent's turn was given up."""
         try:
             if self._source is None or model is not self._model:
-                self._source = PromptSource(model.tokenizer, self._seed)
-                self._model = model
-                self._notes = fit(self._workload, model.config.max_context).notes
+                self._source = self._meet(model)
             return self._source.cut(f"{agent.name}/{agent.key}/{agent.taken}/{agent.round_index}", count)
         except Refused as error:
             self._refusal(agent, str(error), now)
             return None
+
+    def _meet(self, model: LoadedModel) -> PromptSource:
+        """A model that is new to the player: its tokenizer and its context."""
+        source = PromptSource(model.tokenizer, self._seed)
+        self._model = model
+        self._notes = fit(self._workload, model.config.max_context).notes
+        return source
+
+    def _find_pace(self, model: LoadedModel, now: float) -> None:
+        """Once for each model, as soon as the engine's costs are measured."""
+        costs = self._control.snapshot.costs
+        if model is self._paced or costs is None:
+            return
+        pace = pace_for(costs, self._workload.scale)
+        self._timers.stretch(self._pace / pace, now)
+        self._pace, self._paced = pace, model
 
     def _listen(self, key: int, epoch: int, update: TurnUpdate) -> None:
         """On the engine's thread: only what ends a round is of interest."""
@@ -285,6 +284,7 @@ class Player:
             workload=self._workload.name,
             agents=self._wanted,
             speed=self._speed,
+            pace=self._pace,
             live=sum(agent.live_since is not None for agent in self._agents.values()),
             blocked=sum(agent.blocked_since is not None for agent in self._agents.values()),
             blocked_fraction=blocked_s / live_s if live_s > 0 else None,

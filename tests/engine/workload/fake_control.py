@@ -8,11 +8,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from engine.control import Listener, Unblock
+from engine.costs import Costs
 from engine.errors import Refused, UnknownTurn
 from engine.events import Event
 from engine.knobs import Knobs
 from engine.models.loaded import LoadedModel
-from engine.snapshot import Sample, Snapshot
+from engine.snapshot import HostState, Sample, Snapshot
 from engine.turn import Finish, Phase, Priority, TurnId, TurnRequest, TurnUpdate
 from engine.workload.player import Player
 
@@ -53,6 +54,7 @@ class FakeControl:
     step_s: Callable[[int], float] = lambda running: 1 / 15
     prefill_rate: float = 500.0
     chunk: int = 256
+    costs: Costs | None = None
     model: LoadedModel | None = field(default_factory=fake_model)
     refuse: Callable[[TurnRequest], str | None] = lambda request: None
     unblock_refusal: str | None = None
@@ -69,7 +71,7 @@ class FakeControl:
 
     @property
     def snapshot(self) -> Snapshot:
-        raise AssertionError("the swarm needs no snapshot")
+        return Snapshot("s", HostState.RUNNING, self.now, self.now, 0, "fake", "fake", Knobs(), (), costs=self.costs)
 
     def submit(self, request: TurnRequest, listener: Listener | None = None, author: str = "api") -> "Future[TurnId]":
         future: Future[TurnId] = Future()
