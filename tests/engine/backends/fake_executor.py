@@ -120,6 +120,9 @@ class FakeExecutor:
         self.spoil(count, logits)
         return logits
 
+    def outlier_warning(self) -> str | None:
+        return None
+
     def warm_up(self, arena: ArenaView) -> None:
         self.calls.append((f"warm {arena.layout.dtype}", 0))
 

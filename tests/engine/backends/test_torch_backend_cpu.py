@@ -1,4 +1,4 @@
-"""The conformance suite over the real CPU kernels, fast and exact, and how a backend is sized and built."""
+"""The conformance suite over the real executors on CPU, fast and exact, and how a backend is sized and built."""
 
 import pytest
 import torch
@@ -7,6 +7,8 @@ from engine.backends.torch import build
 from engine.backends.torch.backend import TorchBackend
 from engine.backends.torch.build import build_torch_backend
 from engine.backends.torch.cpu import CpuExecutor
+from engine.backends.torch.device import DeviceExecutor
+from engine.backends.torch.executor import Executor
 from engine.errors import Refused
 from engine.geometry import BlockLayout, KVDtype
 from engine.turn import TurnId
@@ -19,20 +21,37 @@ FAST = CpuExecutor(MODEL, exact=False)
 EXACT = CpuExecutor(MODEL, exact=True)
 
 
-class _OverCpu(PrecisionSwitchConformance):
-    executor = FAST
+class _Over(PrecisionSwitchConformance):
+    executor: Executor
 
     def make(self, arena_tokens: int, host_tokens: int, kv_dtype: KVDtype) -> TorchBackend:
         size = BlockLayout(MODEL.config.geometry, kv_dtype).nbytes
         return TorchBackend(self.executor, arena_tokens // 16 * size, host_tokens // 16 * size, kv_dtype)
 
 
-class TestFast(_OverCpu):
+class TestFast(_Over):
     executor = FAST
 
 
-class TestExact(_OverCpu):
+class TestExact(_Over):
     executor = EXACT
+
+
+class _DeviceCode(_Over):
+    """The torch operations that run on CUDA and ROCm, here on CPU tensors."""
+
+    executor = DeviceExecutor(MODEL, torch.device("cpu"))
+    tokens_per_turn = 6
+
+
+@pytest.mark.parametrize("dtype", [KVDtype.FP16, KVDtype.Q8])
+def test_device_code_swaps_and_switches_too(dtype: KVDtype) -> None:
+    """Two of the suite; all of it runs on a device."""
+    suite = _DeviceCode()
+    backend = suite.make(1024, 1024, dtype)
+    suite.test_a_swapped_turn_gives_the_same_tokens_and_frees_its_blocks(backend)
+    suite.test_turns_in_every_state_live_through_toggles(backend, dtype)
+    backend.shutdown()
 
 
 def test_the_arena_is_sized_by_tokens_at_fp16_and_the_pool_is_six_times_it() -> None:
