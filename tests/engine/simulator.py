@@ -73,9 +73,9 @@ class SimTurn:
 
 @dataclass
 class Simulator:
-    """`largest_chunk`: a body that computes at most this many tokens of a turn a step, whatever the plan allows;
-    `yields_every`: one that itself throws the last planned turn out at every so many steps, each at most
-    three times (0: never)."""
+    """`turns`: all that ever were; `active`: those that live. `largest_chunk`: for a body that computes at most this
+    many tokens of a turn a step, whatever the plan allows; `yields_every`: for one that itself throws the last planned
+    turn out at every so many steps, each at most three times (0: never)."""
 
     blocks: int = 64
     host_blocks: int = 0
@@ -87,8 +87,8 @@ class Simulator:
     steps: int = 0
     evicting: bool = False
     turns: dict[TurnId, SimTurn] = field(default_factory=dict)
+    active: dict[TurnId, SimTurn] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    last: Decision | None = None
 
     def __post_init__(self) -> None:
         self.arena_bytes = self.blocks * self.block_bytes
@@ -102,18 +102,19 @@ class Simulator:
 
     @property
     def free(self) -> int:
-        return self.total - sum(t.blocks for t in self.turns.values())
+        return self.total - sum(t.blocks for t in self.active.values())
 
     @property
     def host_free(self) -> int:
-        return self.host_bytes - sum(t.host_bytes for t in self.turns.values())
+        return self.host_bytes - sum(t.host_bytes for t in self.active.values())
 
     @property
     def live(self) -> list[SimTurn]:
-        return [t for t in self.turns.values() if t.live]
+        return list(self.active.values())
 
     def in_phase(self, *phases: Phase) -> list[SimTurn]:
-        return [t for t in self.turns.values() if t.phase in phases]
+        """Live turns in one of these phases, by arrival."""
+        return [t for t in self.active.values() if t.phase in phases]
 
     @property
     def running(self) -> list[SimTurn]:
@@ -137,7 +138,7 @@ class Simulator:
         turn = SimTurn(
             TurnId(len(self.turns) + 1), priority, prompt, generate, tool, self.now, self.now, self.now, self.now
         )
-        self.turns[turn.id] = turn
+        self.turns[turn.id] = self.active[turn.id] = turn
         return turn
 
     def block(self, turn: SimTurn, tool: str = "bash") -> None:
@@ -186,22 +187,25 @@ class Simulator:
     # -- one boundary -----------------------------------------------------------------------------------------------
 
     def step(self) -> Decision:
-        """Decide, carry out, run the plan; with an empty plan the clock goes to `wake_at`."""
+        """One boundary; with an empty plan the clock then goes to `wake_at`."""
+        decision = self.boundary()
+        if not decision.plan.work and decision.wake_at is not None:
+            self.now = max(self.now, decision.wake_at)
+        return decision
+
+    def boundary(self) -> Decision:
+        """Decide, carry out, check, run the plan; the clock goes on by the step's time alone."""
         view = self.view()
         decision = decide(view, self.knobs, COSTS, self.now)
         assert decision == decide(view, self.knobs, COSTS, self.now), "decide is not deterministic"
         self._carry_out(decision)
         self._check_state(decision)
-        self.evicting, self.last = decision.evicting, decision
+        self.evicting = decision.evicting
         self.counts["stalls"] += decision.stalled is not None
         if decision.plan.work:
             self._run(decision)
-            return decision
-        if not decision.actions:
+        elif not decision.actions:
             self._check_wake(decision.wake_at)
-        if decision.wake_at is not None:
-            assert decision.wake_at > self.now or decision.actions, "asked to be called again at once for nothing"
-            self.now = max(self.now, decision.wake_at)
         return decision
 
     def run(self, steps: int) -> None:
@@ -320,6 +324,7 @@ class Simulator:
 
     def _end(self, turn: SimTurn, phase: Phase) -> None:
         self._phase(turn, phase)
+        del self.active[turn.id]
         turn.tier, turn.kv, turn.blocks, turn.host_bytes = Tier.NONE, 0, 0, 0
 
     # -- the rules --------------------------------------------------------------------------------------------------
@@ -360,7 +365,10 @@ class Simulator:
 
     def _check_wake(self, wake_at: float | None) -> None:
         """Nothing happens before `wake_at` if nothing comes."""
+        assert wake_at is None or wake_at > self.now, "asked to be called again at once for nothing"
         before = (self.now + wake_at) / 2 if wake_at is not None else self.now + 1e6
+        if before == wake_at:
+            return
         sooner = decide(self.view(), self.knobs, COSTS, before)
         assert not sooner.actions, f"{sooner.actions} was due before wake_at {wake_at}, at {self.now}"
         assert not sooner.plan.work, "somebody could run before wake_at"
