@@ -18,6 +18,7 @@ import streamlit as st  # noqa: E402
 from starlette.middleware import Middleware  # noqa: E402
 
 from app.deck import Deck  # noqa: E402
+from app.ending import end_quietly  # noqa: E402
 from app.server import HostCheck, routes  # noqa: E402
 from app.settings import config_from  # noqa: E402
 from app.shelf import DECK, clear, shelf, taken  # noqa: E402
@@ -27,6 +28,7 @@ from app.shelf import DECK, clear, shelf, taken  # noqa: E402
 async def lifespan(application: st.App) -> AsyncIterator[dict[str, object]]:
     deck = shelf(DECK, lambda: Deck(config_from()))
     deck.start()
+    end_quietly()
     try:
         yield {"deck": deck}
     finally:

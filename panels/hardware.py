@@ -20,12 +20,12 @@ def line(sample: HardwareSample | None) -> str:
         *(_gpu(gpu) for gpu in sample.gpus),
     ]
     if not sample.gpus:
-        parts.append(f"GPU {MISSING}" + (f": {sample.gpu_reason}" if sample.gpu_reason else ""))
+        parts.append(f"GPU {MISSING}")
     return " · ".join(parts)
 
 
 def render(sample: HardwareSample | None) -> None:
-    st.caption(f"Measured on this machine: {line(sample)}")
+    st.caption(f"Measured on this machine: {line(sample)}", help=sample.gpu_reason if sample else None)
 
 
 def _gpu(gpu: GpuSample) -> str:

@@ -68,8 +68,8 @@ KNOBS = {
         Knob("prefill_chunk", "Chunk, tok", "Prefill chunk: prompt tokens computed beside one decode step.", int, int),
         Knob(
             "long_turn_tokens",
-            "Long turn, tok",
-            "A paused turn of this many tokens leaves already above the low watermark.",
+            "Long, tok",
+            "Long turn: a paused turn of this many tokens leaves already above the low watermark.",
             int,
             int,
         ),

@@ -53,14 +53,13 @@ def render(control: Control, snapshot: Snapshot) -> None:
 
 
 def _starting(startup: Startup | None) -> None:
-    with st.container(border=True):
-        stage = startup.stage if startup else ""
-        st.markdown(f"**{WHAT.get(stage, 'Starting the engine')}**")
+    stage = startup.stage if startup else ""
+    with st.status(WHAT.get(stage, "Starting the engine"), state="running", expanded=True):
         st.progress(overall(startup))
-        note = startup.note if startup else "importing"
+        note = startup.note if startup and startup.note else "importing"
         percent = f"{startup.fraction:.0%} · " if startup and startup.fraction is not None else ""
-        st.caption(f"{percent}{_plain(note)}" if note else "&nbsp;")
-        st.caption(next_stages(stage))
+        st.markdown(f"{percent}{_plain(note)}")
+        st.caption(next_stages(stage) or f"Stages: {', '.join(STAGES)}; what is cached already is skipped.")
 
 
 def _restart(control: Control, note: str) -> None:

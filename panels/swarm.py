@@ -13,6 +13,7 @@ from panels.deck_view import SwarmControl
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MAX_AGENTS = 256
+ANSWER_SHOWN_S = 10.0
 
 
 def ask(verb: Callable[[], str]) -> Answer:
@@ -56,26 +57,38 @@ def render(swarm: SwarmControl, ready: bool) -> None:
             "Long background turn now", key="long_now", icon=":material/notes:", on_click=_press,
             args=(swarm.long_turn,), disabled=not ready,
         )  # fmt: skip
-        answer: Answer | None = st.session_state.get("swarm_answer")
-        line = answer.text if answer else state.note or state.workload
-        if answer is not None and answer.tone == "bad":
-            st.markdown(f":red[{_plain(line)}]", width="stretch")
-        else:
-            st.caption(_plain(line), width="stretch")
+    _line(state.note or state.workload, now)
+
+
+def _line(note: str, now: float) -> None:
+    """The latest answer for a while, then what the swarm does."""
+    answer: Answer | None = st.session_state.get("swarm_answer")
+    recent = answer is not None and now - st.session_state.swarm_answered_at < ANSWER_SHOWN_S
+    if answer is None or not recent:
+        st.caption(_plain(note))
+    elif answer.tone == "bad":
+        st.caption(f":red[{_plain(answer.text)}]")
+    else:
+        st.caption(_plain(f"{answer.text} {note}"))
 
 
 def _press(verb: Callable[[], str]) -> None:
-    st.session_state.swarm_answer = ask(verb)
+    _answered(ask(verb))
 
 
 def _moved(name: str, verb: Callable[[Any], str]) -> None:
     value = following.moved(name)
     answer = ask(lambda: verb(value))
-    st.session_state.swarm_answer = answer
+    _answered(answer)
     if answer.tone == "good":
         following.settle(name, value, time.monotonic())
     else:
         following.refuse(name, None)
+
+
+def _answered(answer: Answer) -> None:
+    st.session_state.swarm_answer = answer
+    st.session_state.swarm_answered_at = time.monotonic()
 
 
 def _plain(text: str) -> str:

@@ -25,7 +25,8 @@ def age(snapshot: Snapshot, wall: float) -> str:
 
 def line(snapshot: Snapshot, scale: Scale, wall: float) -> str:
     parts = [f"{snapshot.model} on {snapshot.backend}", scale.short, f"step {snapshot.step:,}"]
-    parts.append(f"updated {age(snapshot, wall)}")
+    if snapshot.state != HostState.STARTING:
+        parts.append(f"updated {age(snapshot, wall)}")
     if snapshot.recorder_behind > 1000:
         parts.append(f"recorder {snapshot.recorder_behind:,} rows behind")
     return " · ".join(parts)

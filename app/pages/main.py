@@ -4,8 +4,11 @@ import streamlit as st
 
 from app.pages import live
 from app.shelf import DECK, taken
+from panels.components import ASSETS
 
-st.set_page_config(page_title="Parkdeck", page_icon=":material/stacks:", layout="wide", initial_sidebar_state=270)
+ICON = ASSETS / "theme" / "icon.svg"
+
+st.set_page_config(page_title="Parkdeck", page_icon=str(ICON), layout="wide", initial_sidebar_state=270)
 deck = taken(DECK)
 if deck is None:
     st.error("No engine runs behind this page. Start it with `streamlit run app` or `parkdeck up`.")

@@ -82,9 +82,13 @@ def test_the_shelf_makes_one_thing_even_when_two_ask_in_the_same_instant() -> No
     made: list[object] = []
     both = threading.Barrier(2)
 
+    def make() -> object:
+        made.append(object())
+        return made[-1]
+
     def ask() -> None:
         both.wait()
-        shelf.shelf("test-thing", lambda: made.append(object()) or made[-1])
+        shelf.shelf("test-thing", make)
 
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:

@@ -34,7 +34,7 @@ def open_tab(control: FakeControl) -> Tab:
 
 
 def widget(tab: Tab, kind: str, name: str) -> Any:
-    return next(w for w in tab.get(kind) if w.key.startswith(f"knob_{name}_"))
+    return next(w for w in tab.get(kind) if str(w.key).startswith(f"knob_{name}_"))
 
 
 def sent(control: FakeControl) -> list[dict[str, object]]:

@@ -11,12 +11,12 @@ from engine.events import Event, EventKind
 from engine.snapshot import Bands, Sample
 from panels import stack
 from panels.palette import palette
-from panels.scale import Scale, scale_for
+from panels.scale import Scale, ScaleName, scale_for
 from panels.units import GIB
 from tests.panels.fake_control import ARENA, CARD, START_UTC, FakeControl
 
 
-def data_at(at: float, scale: str = "card scale", window: float = 600.0) -> stack.StackData:
+def data_at(at: float, scale: ScaleName = "card scale", window: float = 600.0) -> stack.StackData:
     control = FakeControl(at=at)
     snapshot = control.snapshot
     return stack.stack_data(snapshot, control.samples(), control.events(), scale_for(snapshot, scale), window)

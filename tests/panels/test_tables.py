@@ -29,7 +29,7 @@ def test_a_blocked_turn_names_its_tool_and_its_tier() -> None:
 
 
 def test_actions_are_those_that_can_be_asked() -> None:
-    by_id = {row.id: row for row in FakeControl(at=75.0).snapshot.turns}
+    by_id = {int(row.id): row for row in FakeControl(at=75.0).snapshot.turns}
     running, held, parked = by_id[2], by_id[10], by_id[11]
     assert turns.actions(running) == ("pause", "swap_out", "drop", "cancel")
     assert turns.actions(held)[0] == "resume"

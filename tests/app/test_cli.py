@@ -1,0 +1,169 @@
+"""The command line: help is quick, mistakes are one sentence and status 2, exports and benches do what they say."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from app.bench import benches
+from app.bench.report import Bench, Target, as_object, run_bench
+from app.terminal import line, screen, summary
+from engine.errors import Refused
+from engine.record.recorder import Recorder
+from tests.browser.scenes import SCENES
+from tests.panels.fake_control import FakeControl
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def parkdeck(*args: str, env: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "app.cli", *args]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_help_needs_nothing_heavy() -> None:
+    check = (
+        "import sys, app.cli; heavy = {'torch', 'numba', 'streamlit', 'plotly', 'transformers'} & set(sys.modules);"
+        "print(sorted(heavy)); sys.exit(bool(heavy))"
+    )
+    found = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 0, found.stdout
+    shown = parkdeck("--help")
+    assert shown.returncode == 0
+    for command in ("up", "swarm", "models", "export", "bench"):
+        assert command in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("bench", "nonsense"), "there is no bench 'nonsense'"),
+        (("bench", "identity", "--quick", "--full"), "exclude each other"),
+        (("swarm", "--seconds", "-3"), "is not a time to run"),
+        (("swarm", "--agents", "5", "--workload", "nowhere"), "there is no workload 'nowhere'"),
+        (("swarm", "--kv-dtype", "int3"), "kv_dtype 'int3' is not known"),
+        (("up", "--ceiling", "much"), "is no size"),
+        (("export", "--session", "none"), "PARKDECK_DATA_DIR"),
+    ],
+)
+def test_a_mistake_is_one_sentence(args: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    done = parkdeck(*args, env={"PARKDECK_DATA_DIR": str(tmp_path)})
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_export_lists_sessions_and_writes_three_files(tmp_path: Path) -> None:
+    control = FakeControl(at=60.0)
+    recorder = Recorder(tmp_path / "sessions.sqlite")
+    recorder.begin(control.snapshot.session, control.snapshot)
+    for sample in control.samples()[:10]:
+        recorder.sample(sample)
+    recorder.close()
+    env = {"PARKDECK_DATA_DIR": str(tmp_path), "COLUMNS": "200"}
+    assert control.snapshot.session in parkdeck("export", env=env).stdout
+    out = tmp_path / "out"
+    done = parkdeck("export", "--session", control.snapshot.session, "--out", str(out), env=env)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in out.iterdir()) == ["events.csv", "samples.csv", "timeline.csv"]
+    with (out / "samples.csv").open(newline="", encoding="utf-8-sig") as file:
+        assert len(list(csv.DictReader(file))) == 10
+
+
+def test_ctrl_c_ends_the_swarm_cleanly(tmp_path: Path) -> None:
+    """Also while the engine still loads."""
+    command = [sys.executable, "-m", "app.cli", "swarm"]
+    env = {**os.environ, "PARKDECK_DATA_DIR": str(tmp_path)}
+    process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    assert "starting" in first
+    process.send_signal(2)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, rest
+    assert "Traceback" not in rest
+
+
+def test_a_model_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    done = parkdeck("swarm", "--model", str(tmp_path / "none.gguf"), env={"PARKDECK_DATA_DIR": str(tmp_path)})
+    assert done.returncode == 2
+    assert "none.gguf" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_terminal_shows_what_the_page_shows() -> None:
+    deck = SCENES["full"]()
+    console = Console(width=140, record=True, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    console.print(screen(deck.control.snapshot))
+    console.print(summary(deck.control.snapshot, "session-1"))
+    text = console.export_text()
+    for word in (
+        "Headroom",
+        "agent 12",
+        "foreground",
+        "blocked: pytest",
+        "host",
+        "parkdeck export --session session-1",
+    ):
+        assert word in text
+    assert "running 8 of 8" in line(deck.control.snapshot)
+    assert line(SCENES["starting"]().control.snapshot).startswith("starting convert: layer 12 of 30")
+
+
+def _bench(value: float) -> "object":
+    def run(bench: Bench) -> None:
+        bench.row(case="a", time_ms=1.5, ok=True, missing=None)
+        bench.target("time", value, "<=", 2.0)
+        bench.note("one note")
+
+    return run
+
+
+@pytest.mark.parametrize(("value", "status"), [(1.0, 0), (3.0, 1), (float("nan"), 1), (float("inf"), 1)])
+def test_a_bench_prints_a_table_and_json_last(value: float, status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_bench("demo", _bench(value), "quick", as_json=True) == status  # type: ignore[arg-type]
+    printed = capsys.readouterr().out
+    report = json.loads(printed.splitlines()[-1])
+    assert {"bench", "machine", "versions", "rows", "targets"} <= report.keys()
+    assert report["bench"] == "demo"
+    assert set(report["targets"][0]) == {"name", "value", "target", "op", "met"}
+    assert report["targets"][0]["met"] is (status == 0)
+    assert "time ms" in printed
+    assert report["versions"]["torch"]
+
+
+def test_a_bench_that_cannot_run_is_status_two(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(bench: Bench) -> None:
+        raise Refused("no GPU is here; run it on one")
+
+    assert run_bench("demo", run, "default", as_json=True) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out.splitlines()[-1])["error"] == "no GPU is here; run it on one"
+    assert "could not run" in printed.err
+
+
+@pytest.mark.parametrize(("op", "met"), [("<=", True), (">=", True), ("==", True), ("<", False), (">", False)])
+def test_target_operators(op: str, met: bool) -> None:
+    assert Target("x", 2.0, 2.0, op).met is met  # type: ignore[arg-type]
+
+
+def test_every_bench_is_found_by_its_file() -> None:
+    assert {"identity", "precision"} <= set(benches())
+    assert not {"report", "rig"} & set(benches())
+    with pytest.raises(KeyError):
+        benches()["nonsense"]
+
+
+def test_machine_and_versions_are_named() -> None:
+    report = as_object(Bench("x"))
+    assert report["machine"]["cores"] >= 1
+    assert report["machine"]["memory_gib"] > 0

@@ -1,0 +1,202 @@
+"""The real page over the real model in a real browser: one app for all tests of this file, in their order.
+
+The app keeps its sessions in a folder of its own and shares the model cache. Tests wait on conditions.
+"""
+
+import csv
+import io
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.driver import App, browser, running_app
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+READY_S = 420.0
+SOON_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    data = tmp_path_factory.mktemp("data")
+    with running_app("app", {"PARKDECK_DATA_DIR": str(data), "PARKDECK_AGENTS": "8", "PARKDECK_SPEED": "4"}) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    with browser() as launched:
+        yield launched
+
+
+@pytest.fixture(scope="module")
+def page(app: App, chrome: Browser) -> Iterator[Page]:
+    opened = open_page(app, chrome)
+    yield opened
+    opened.close()
+
+
+def open_page(app: App, chrome: Browser) -> Page:
+    context = chrome.new_context(viewport={"width": 1440, "height": 1300}, accept_downloads=True)
+    context.set_default_timeout(SOON_MS)
+    opened = context.new_page()
+    opened.goto(app.url)
+    return opened
+
+
+def wait_until(page: Page, true: Callable[[], bool], what: str, within_s: float = 90.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < deadline, f"{what} did not happen within {within_s:g} s"
+        page.wait_for_timeout(250)
+
+
+def figure(page: Page, key: str) -> str:
+    """A card's value and unit, as text."""
+    return page.locator(f"[data-card={key}] .value").inner_text()
+
+
+def chart(page: Page, script: str) -> object:
+    return page.evaluate(f"() => {{ const plot = document.querySelector('.parkdeck-plot'); return {script}; }}")
+
+
+def events(page: Page) -> str:
+    return page.locator(".events").inner_text()
+
+
+def test_it_starts_and_the_stack_is_drawn_against_the_ceiling(page: Page) -> None:
+    expect(page.get_by_text("Parkdeck", exact=True)).to_be_visible()
+    page.wait_for_selector(".parkdeck-plot .main-svg", timeout=READY_S * 1000)
+    assert chart(page, "plot.layout.annotations.some((a) => a.text === 'ceiling 15.5 GiB')")
+    assert chart(page, "plot.data.find((t) => t.name === 'ceiling').line.dash") == "dash"
+
+
+def test_the_stack_grows(page: Page) -> None:
+    newest = "Array.from(plot.data.find((t) => t.name === 'running KV').y).at(-1)"
+    wait_until(page, lambda: float(str(chart(page, newest))) > 0.1, "KV of running turns")
+    points = "plot.data.find((t) => t.name === 'running KV').x.length"
+    before = int(str(chart(page, points)))
+    wait_until(page, lambda: int(str(chart(page, points))) > before, "more points")
+    wait_until(page, lambda: "n/a" not in figure(page, "decode"), "a decode rate")
+
+
+def test_zoom_and_element_are_kept_over_updates(page: Page) -> None:
+    chart(page, "(plot.dataset.mark = 'kept', window.Plotly.relayout(plot, {'yaxis.range': [1, 9]}), 1)")
+    before = int(str(chart(page, "plot.data.find((t) => t.name === 'running KV').x.length")))
+    wait_until(
+        page,
+        lambda: int(str(chart(page, "plot.data.find((t) => t.name === 'running KV').x.length"))) > before,
+        "update",
+    )
+    assert chart(page, "plot.dataset.mark") == "kept"
+    assert chart(page, "Array.from(plot._fullLayout.yaxis.range)") == [1, 9]
+    chart(page, "(window.Plotly.relayout(plot, {'yaxis.autorange': true}), 1)")
+
+
+def test_q8_raises_the_paused_turns_that_fit(page: Page) -> None:
+    def fits() -> tuple[int, int]:
+        """At the present precision and at the other, by one card."""
+        card = page.locator("[data-card=paused_fit]").inner_text()
+        now, other = card.split("\n")[1], re.search(r"(?:q8|fp16): (\d+)", card)
+        assert other is not None
+        return int(now), int(other.group(1))
+
+    at_fp16, promised = fits()
+    assert promised > at_fp16
+    page.get_by_role("radio", name="q8").or_(page.get_by_role("button", name="q8")).first.click()
+    wait_until(page, lambda: "fp16" in page.locator("[data-card=paused_fit]").inner_text(), "the switch to q8")
+    at_q8, at_other = fits()
+    assert at_q8 > at_other
+    wait_until(page, lambda: "q8" in events(page), "the event of the switch")
+
+
+def test_a_watermark_moves(page: Page) -> None:
+    slider = page.get_by_role("slider", name="Low watermark")
+    before = slider.get_attribute("aria-valuenow")
+    slider.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    wait_until(page, lambda: "low" in events(page).lower(), "the event of the watermark")
+    after = slider.get_attribute("aria-valuenow")
+    assert before is not None
+    assert after is not None
+    assert int(after) < int(before)
+
+
+def test_the_policy_changes(page: Page) -> None:
+    page.get_by_label("Tier policy").first.click()
+    page.get_by_role("option", name="recompute-only").click()
+    wait_until(page, lambda: "recompute-only" in events(page), "the event of the policy")
+
+
+def test_a_second_tab_agrees_and_a_reload_keeps_the_state(page: Page, app: App, chrome: Browser) -> None:
+    other = open_page(app, chrome)
+    other.wait_for_selector(".parkdeck-plot .main-svg")
+    moved = page.get_by_role("slider", name="Low watermark").get_attribute("aria-valuenow")
+    assert other.get_by_role("slider", name="Low watermark").get_attribute("aria-valuenow") == moved
+    expect(other.get_by_label("Tier policy").first).to_have_value(re.compile("recompute-only|"))
+    slots = other.get_by_label("Slots", exact=True)
+    slots.fill("4")
+    slots.press("Enter")
+    wait_until(page, lambda: page.get_by_label("Slots", exact=True).input_value() == "4", "the other tab's value here")
+    other.close()
+    page.reload()
+    page.wait_for_selector(".parkdeck-plot .main-svg")
+    wait_until(page, lambda: page.get_by_label("Slots", exact=True).input_value() == "4", "the value after a reload")
+    assert "recompute-only" in events(page)
+    page.wait_for_timeout(2500)
+    assert page.get_by_label("Slots", exact=True).input_value() == "4"
+
+
+def test_a_turns_action_answers_in_a_sentence(page: Page) -> None:
+    page.get_by_role("button", name="Foreground turn now").click()
+    cancel = page.locator(".turns button.cancel").first
+    cancel.wait_for()
+    cancel.click()
+    wait_until(page, lambda: bool(page.locator(".turns .message").inner_text().strip()), "the answer")
+
+
+@pytest.mark.parametrize("name", ["timeline", "samples", "events"])
+def test_the_csv_downloads_and_parses(page: Page, name: str) -> None:
+    button = page.get_by_role("button", name=f"{name}.csv")
+    if not button.is_visible():
+        page.get_by_text("Download this session").click()
+    with page.expect_download() as waiting:
+        button.click()
+    text = Path(waiting.value.path()).read_text(encoding="utf-8-sig")
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert rows
+    assert None not in rows[0]
+    assert all(None not in row.values() for row in rows)
+    if name == "timeline":
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", row["start_utc"]) for row in rows)
+
+
+def test_nothing_scrolls_sideways_and_nothing_is_fetched_from_elsewhere(app: App, chrome: Browser) -> None:
+    for width in (1280, 1920):
+        context = chrome.new_context(viewport={"width": width, "height": 1080})
+        context.set_default_timeout(SOON_MS)
+        opened = context.new_page()
+        elsewhere: list[str] = []
+        opened.on("request", lambda r: elsewhere.append(r.url) if not _ours(r.url, app.url) else None)
+        opened.goto(app.url)
+        opened.wait_for_selector(".parkdeck-plot .main-svg")
+        opened.wait_for_selector(".turns .foot")
+        wider = "[document.documentElement, document.querySelector('[data-testid=stMain]')]"
+        assert opened.evaluate(f"() => {wider}.map((e) => e.scrollWidth - e.clientWidth)") == [0, 0]
+        assert elsewhere == []
+        context.close()
+
+
+def test_ctrl_c_ends_it_within_five_seconds(page: Page, app: App) -> None:
+    assert app.interrupt(within=6.0) == 0
+    assert "Traceback" not in app.text()
+    assert "Aborted" not in app.text()
+
+
+def _ours(url: str, base: str) -> bool:
+    return url.startswith((base, base.replace("http", "ws"), "data:", "blob:"))
