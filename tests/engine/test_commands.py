@@ -98,6 +98,18 @@ def test_equal_priorities_never_preempt() -> None:
     assert lab.core.counters.preemptions == 0
 
 
+def test_prompts_without_pause_never_starve_a_decoding_turn() -> None:
+    lab = Lab(arena_tokens=4096, knobs=Knobs(prefill_chunk=64))
+    decoding = lab.ask(10, 60)
+    lab.ticks(2)
+    for number in range(40):
+        if number % 3 == 0:
+            lab.ask(200, 1, salt=number, priority=Priority.FOREGROUND)
+        before = len(lab.generated[decoding])
+        lab.tick()
+        assert len(lab.generated[decoding]) == before + 1
+
+
 def test_block_frees_the_slot_and_only_what_was_appended_is_prefilled() -> None:
     lab = Lab(knobs=Knobs(max_running=1))
     turn = lab.ask(40, 5, then_block="pytest")
