@@ -1,11 +1,15 @@
 """Fixtures that several rooms share."""
 
-from pathlib import Path
+from engine.kernels.threads import configure_threads
 
-import pytest
+configure_threads()
 
-from engine.models.loaded import LoadedModel
-from engine.models.resolve import DEFAULT_MODEL, load_model
+from pathlib import Path  # noqa: E402
+
+import pytest  # noqa: E402
+
+from engine.models.loaded import LoadedModel  # noqa: E402
+from engine.models.resolve import DEFAULT_MODEL, load_model  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -95,22 +95,32 @@ def _dots(e: Emitter, q: ir.Value, q_at: ir.Value, tile: ir.Value, tile_at: ir.V
 
 
 @intrinsic
-def _weigh(
-    typing_context, q, q_at, tile, tile_at, padded, valid, scales, k_at, v_at, state, weights_at, sums_at, peak_at
-):
-    """One query against a tile: softmax weights of its first `valid` tokens (0 behind), times V's scales at q8.
-
-    Keeps the running peak and the 16 running sums; returns the factor by which what was accumulated must shrink.
-    """
-    quantised = scales.dtype == types.float32
-    signature = types.float32(
-        q, q_at, tile, tile_at, padded, valid, scales, k_at, v_at, state, weights_at, sums_at, peak_at
-    )
+def _score(typing_context, q, q_at, tile, tile_at, padded, state, weights_at):
+    """weights = q . k for the 16 tokens of a tile."""
+    signature = types.void(q, q_at, tile, tile_at, padded, state, weights_at)
 
     def codegen(context, builder, sig, args):
         e = Emitter(context, builder, sig, args)
-        q, q_at, tile, tile_at, padded, valid, scales, k_at, v_at, state, weights_at, sums_at, peak_at = e.args
-        scores = _dots(e, q, q_at, tile, tile_at, padded)
+        q, q_at, tile, tile_at, padded, state, weights_at = e.args
+        e.store(_dots(e, q, q_at, tile, tile_at, padded), state, weights_at)
+        return e.done()
+
+    return signature, codegen
+
+
+@intrinsic
+def _soften(typing_context, state, weights_at, valid, scales, k_at, v_at, sums_at, peak_at, shrink_at):
+    """Scores -> softmax weights of the first `valid` tokens (0 behind), times V's scales at q8, in place.
+
+    Keeps the running peak and the 16 running sums, and the factor by which what was accumulated must shrink.
+    """
+    quantised = scales.dtype == types.float32
+    signature = types.void(state, weights_at, valid, scales, k_at, v_at, sums_at, peak_at, shrink_at)
+
+    def codegen(context, builder, sig, args):
+        e = Emitter(context, builder, sig, args)
+        state, weights_at, valid, scales, k_at, v_at, sums_at, peak_at, shrink_at = e.args
+        scores = e.load_f32(state, weights_at, TILE)
         if quantised:
             scores = builder.fmul(scores, e.load_f32(scales, k_at, TILE))
         lanes = ir.Constant(vector(I32, TILE), list(range(TILE)))
@@ -121,6 +131,7 @@ def _weigh(
         e.store_scalar(peak, state, peak_at)
         fell = builder.insert_element(e.fill(0.0, _HALF), builder.fsub(before, peak), ir.Constant(I32, 0))
         shrink = builder.extract_element(e.exp(fell), ir.Constant(I32, 0))
+        e.store_scalar(shrink, state, shrink_at)
         weights = e.exp(builder.fsub(scores, e.splat(peak, TILE)))
         weights = builder.select(real, weights, e.fill(0.0, TILE))
         sums = e.load_f32(state, sums_at, TILE)
@@ -129,20 +140,20 @@ def _weigh(
             scale = builder.select(real, e.load_f32(scales, v_at, TILE), e.fill(0.0, TILE))
             weights = builder.fmul(weights, scale)
         e.store(weights, state, weights_at)
-        return shrink
+        return e.done()
 
     return signature, codegen
 
 
 @intrinsic
-def _gather(typing_context, state, weights_at, tile, tile_at, padded, valid, shrink, sums_at):
+def _gather(typing_context, state, weights_at, tile, tile_at, padded, valid, shrink_at, sums_at):
     """accumulator = accumulator x shrink + sum over tokens of weight x V."""
-    signature = types.void(state, weights_at, tile, tile_at, padded, valid, shrink, sums_at)
+    signature = types.void(state, weights_at, tile, tile_at, padded, valid, shrink_at, sums_at)
 
     def codegen(context, builder, sig, args):
         e = Emitter(context, builder, sig, args)
-        state, weights_at, tile, tile_at, padded, valid, shrink, sums_at = e.args
-        factor = e.splat(shrink, LANES)
+        state, weights_at, tile, tile_at, padded, valid, shrink_at, sums_at = e.args
+        factor = e.splat(e.load_scalar(state, shrink_at), LANES)
 
         def chunks(vectors: int, start: ir.Value):
             """A pass over the tokens for `vectors` vectors of the accumulator, held in registers."""
@@ -225,17 +236,21 @@ def _attend_unit(
         tokens = min(TILE, length - start)
         _widen(kv, at, tokens, dim, s, k_tile, padded)
         _widen(kv, at + v_step * dim, tokens, dim, s, v_tile, padded)
-        for row in range(count):
-            valid = min(TILE, positions[first + row] + 1 - start)
-            if valid > 0:
-                for g in range(group):
-                    i = row * group + g
-                    q_at = (first + row) * width + (head * group + g) * padded
-                    shrink = _weigh(
-                        qkv, q_at, s, k_tile, padded, valid, scales, k_scale, k_scale + v_step,
-                        s, weights + i * TILE, totals + i * TILE, peaks + i,
-                    )  # fmt: skip
-                    _gather(s, weights + i * TILE, s, v_tile, padded, valid, shrink, sums + i * padded)
+        skipped = 0
+        while positions[first + skipped] < start:
+            skipped += 1
+        for i in range(skipped * group, queries):
+            q_at = (first + i // group) * width + (head * group + i % group) * padded
+            _score(qkv, q_at, s, k_tile, padded, s, weights + i * TILE)
+        for i in range(skipped * group, queries):
+            valid = min(TILE, positions[first + i // group] + 1 - start)
+            _soften(
+                s, weights + i * TILE, valid, scales, k_scale, k_scale + v_step,
+                totals + i * TILE, peaks + i, shrinks + i,
+            )  # fmt: skip
+        for i in range(skipped * group, queries):
+            valid = min(TILE, positions[first + i // group] + 1 - start)
+            _gather(s, weights + i * TILE, s, v_tile, padded, valid, shrinks + i, sums + i * padded)
     for i in range(queries):
         out_at = (first + i // group) * out_width + (head * group + i % group) * padded
         _finish(s, sums + i * padded, totals + i * TILE, padded, out, out_at)

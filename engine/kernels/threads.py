@@ -31,13 +31,14 @@ def configure_threads() -> int:
 
 def cache_root() -> Path:
     """PARKDECK_CACHE_DIR, else the user's cache directory."""
-    return Path(os.environ.get("PARKDECK_CACHE_DIR") or platformdirs.user_cache_dir("parkdeck"))
+    override = os.environ.get("PARKDECK_CACHE_DIR")
+    return Path(override).expanduser() if override else Path(platformdirs.user_cache_dir("parkdeck", appauthor=False))
 
 
-def kernel_cache() -> Path:
+def kernel_cache(sources: Path = Path(__file__).parent) -> Path:
     """Compiled kernels, in a folder named by what they were compiled from: code of an older source is never met."""
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in sorted(sources.glob("*.py")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     for package in ("numba", "llvmlite", "numpy"):
         digest.update(version(package).encode())
@@ -49,7 +50,7 @@ def physical_cores() -> int:
     """Cores that this process may use: hyperthreads of one core count once, a control group's CPU quota is kept."""
     allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
     cores = {_core(cpu) for cpu in allowed}
-    quota = _quota()
+    quota = cpu_quota()
     return max(1, len(cores) if quota is None else min(len(cores), int(quota)))
 
 
@@ -61,7 +62,7 @@ def _core(cpu: int) -> tuple[str, str]:
         return ("cpu", str(cpu))
 
 
-def _quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
     """CPUs that the control group allows, None without a limit (version 2, then version 1)."""
     try:
         limit, period = (root / "cpu.max").read_text().split()

@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+from numba import njit
+
+from engine.kernels.linear import gated, linear, linear_add, rms_norm
+
+
+def _tiles(w: np.ndarray) -> np.ndarray:
+    """(outputs, inputs) -> the kernels' tiles of sixteen outputs, flat."""
+    return np.ascontiguousarray(w.reshape(-1, 16, w.shape[1]).transpose(0, 2, 1)).reshape(-1)
+
+
+def _weights(rng: np.random.Generator, kind: type, outputs: int, inputs: int) -> np.ndarray:
+    return rng.integers(-127, 128, (outputs, inputs)).astype(kind)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.float32])
+def test_linear_is_the_product_by_scale_and_bias(kind: type) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((8, 48), np.float32), _weights(rng, kind, 80, 48)
+    scale, bias = rng.random(80, np.float32), rng.standard_normal(80, np.float32)
+    y = np.full((8, 80), np.nan, np.float32)
+    linear(x.reshape(-1), 8, 48, _tiles(w), 0, scale, bias, 0, 80, y.reshape(-1))
+    wanted = x.astype(np.float64) @ w.T.astype(np.float64) * scale + bias
+    np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-3)
+    before = y.copy()
+    linear_add(x.reshape(-1), 8, 48, _tiles(w), 0, scale, 0, 80, y.reshape(-1))
+    np.testing.assert_allclose(y, before + wanted - bias, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.float32])
+def test_gated_is_silu_of_gate_times_up_and_survives_large_gates(kind: type) -> None:
+    rng = np.random.default_rng(1)
+    x, w = rng.standard_normal((4, 32), np.float32), _weights(rng, kind, 64, 32)
+    x[0] *= 100
+    scale = np.full(64, 0.01, np.float32)
+    y = np.empty((4, 32), np.float32)
+    gated(x.reshape(-1), 4, 32, _tiles(w), 0, scale, 0, 32, y.reshape(-1))
+    gate, up = np.split(x.astype(np.float64) @ w.T.astype(np.float64) * 0.01, 2, axis=1)
+    with np.errstate(over="ignore"):
+        wanted = gate / (1 + np.exp(-gate)) * up
+    assert np.abs(gate).max() > 100
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_row_has_the_same_bits_in_any_place_and_batch() -> None:
+    rng = np.random.default_rng(2)
+    x, w = rng.standard_normal((64, 576), np.float32), _weights(rng, np.int8, 96, 576)
+    scale, bias = rng.random(96, np.float32), rng.standard_normal(96, np.float32)
+
+    def run(rows: np.ndarray) -> np.ndarray:
+        y = np.empty((rows.shape[0], 96), np.float32)
+        linear(rows.reshape(-1), rows.shape[0], 576, _tiles(w), 0, scale, bias, 0, 96, y.reshape(-1))
+        return y
+
+    full = run(x)
+    for row in (0, 1, 2, 3, 17, 63):
+        alone = np.zeros((4, 576), np.float32)
+        alone[row % 4] = x[row]
+        assert np.array_equal(run(alone)[row % 4], full[row])
+
+
+def test_a_layer_is_found_behind_the_layers_before_it() -> None:
+    rng = np.random.default_rng(3)
+    x, w = rng.standard_normal((4, 16), np.float32), _weights(rng, np.int8, 64, 16)
+    one, none = np.ones(64, np.float32), np.zeros(64, np.float32)
+    both, second = np.empty((4, 64), np.float32), np.empty((4, 32), np.float32)
+    linear(x.reshape(-1), 4, 16, _tiles(w), 0, one, none, 0, 64, both.reshape(-1))
+    linear(x.reshape(-1), 4, 16, _tiles(w), 32 * 16, one, none, 32, 32, second.reshape(-1))
+    assert np.array_equal(both[:, 32:], second)
+
+
+def test_rms_norm_counts_the_real_floats_only() -> None:
+    @njit
+    def normalise(x, count, weight, eps, y):
+        rms_norm(x, 0, x.size, count, weight, 0, eps, y, 0)
+
+    rng = np.random.default_rng(4)
+    x, weight = np.zeros(32, np.float32), np.zeros(32, np.float32)
+    x[:20], weight[:20] = rng.standard_normal(20), rng.standard_normal(20)
+    y = np.empty(32, np.float32)
+    normalise(x, 20, weight, np.float32(1e-5), y)
+    wanted = x / np.sqrt((x[:20].astype(np.float64) ** 2).mean() + 1e-5) * weight
+    np.testing.assert_allclose(y, wanted, rtol=1e-5)
+    assert not y[20:].any()
