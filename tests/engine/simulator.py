@@ -413,3 +413,13 @@ class Simulator:
 def knobs(**changes: object) -> Knobs:
     """Small knobs for tests: 4 slots, chunks of 64."""
     return replace(Knobs(max_running=4, prefill_chunk=64)).changed(changes)
+
+
+def put(sim: Simulator, tokens: int, priority: Priority, phase: Phase, **state: object) -> SimTurn:
+    """A turn in the midst of its life: all but its last token computed and resident unless `state` says otherwise."""
+    turn = sim.submit(tokens, 50, priority)
+    assert turn is not None
+    turn.phase, turn.tier, turn.kv, turn.blocks = phase, Tier.RESIDENT, tokens - 1, -(-(tokens - 1) // BLOCK)
+    for name, value in state.items():
+        setattr(turn, name, value)
+    return turn

@@ -5,8 +5,8 @@ import pytest
 from engine.errors import BadKnob
 from engine.governor import FAIL_AFTER, decide
 from engine.turn import Phase, Priority, Tier
-from engine.view import Drop, Fail, Reason, Start, SwapIn, SwapOut
-from tests.engine.simulator import BLOCK, COSTS, SimTurn, Simulator, knobs
+from engine.view import Drop, Fail, Preempt, Reason, Start, SwapIn, SwapOut
+from tests.engine.simulator import BLOCK, COSTS, SimTurn, Simulator, knobs, put
 
 FG, BG = Priority.FOREGROUND, Priority.BACKGROUND
 POLICIES = ["walk-down", "recompute-only", "resident-only"]
@@ -164,6 +164,16 @@ def test_resident_turn_resumes_past_one_that_lacks_room() -> None:
     assert talker.phase.running
     assert runner.phase.running
     assert newcomer.phase is Phase.WAITING, "a newcomer holds nothing here and waits behind the big one"
+
+
+@pytest.mark.parametrize(("queued_since", "passes"), [(45.0, True), (20.0, False)])
+def test_nobody_resumes_past_a_starving_person_that_lacks_room(queued_since: float, passes: bool) -> None:
+    sim = Simulator(blocks=40, knobs=knobs(policy="resident-only"), now=50.0)
+    put(sim, 300, FG, Phase.DECODE)
+    talker = put(sim, 100, FG, Phase.WAITING, queued_since=49.0)
+    put(sim, 400, FG, Phase.WAITING, tier=Tier.NONE, kv=0, blocks=0, queued_since=queued_since)
+    sim.step()
+    assert talker.phase.running is passes
 
 
 # -- watermarks ---------------------------------------------------------------------------------------------------
@@ -327,3 +337,22 @@ def test_an_unknown_policy_is_named() -> None:
     sim = Simulator(knobs=knobs(policy="walk-up"))
     with pytest.raises(BadKnob, match=r"walk-up.*walk-down"):
         decide(sim.view(), sim.knobs, COSTS, 0.0)
+
+
+def test_where_nothing_moves_only_a_turn_that_lacks_a_block_loses_its_slot() -> None:
+    sim = Simulator(blocks=30, knobs=knobs(policy="resident-only"), now=50.0)
+    put(sim, 161, BG, Phase.BLOCKED)
+    longer = put(sim, 180, BG, Phase.DECODE)
+    needy = put(sim, 8 * BLOCK + 1, BG, Phase.DECODE)
+    assert sim.free == 0
+    assert sim.step().actions == (Preempt(needy.id, None, Reason.GROWTH),)
+    assert longer.phase.running
+
+
+def test_with_nobody_running_starvation_is_an_instant_to_wake_at() -> None:
+    """A starving turn goes ahead of one whose place is kept while it dwells."""
+    sim = Simulator(blocks=32, knobs=knobs(), now=50.0)
+    put(sim, 197, BG, Phase.PAUSED, tier=Tier.DROPPED, kv=0, blocks=0, arrived_at=1.0, tier_since=50.0)
+    waits = put(sim, 328, BG, Phase.WAITING, tier=Tier.NONE, kv=0, blocks=0, queued_since=30.25)
+    assert sim.step().wake_at == 50.25
+    assert sim.step().actions == (Start(waits.id),)

@@ -5,7 +5,7 @@ import pytest
 from engine.governor import STARVE_AFTER_S
 from engine.turn import Phase, Priority, Tier
 from engine.view import Preempt, Reason, Start
-from tests.engine.simulator import SimTurn, Simulator, knobs
+from tests.engine.simulator import SimTurn, Simulator, knobs, put
 
 FG, BG = Priority.FOREGROUND, Priority.BACKGROUND
 
@@ -176,3 +176,75 @@ def test_a_turn_held_by_the_operator_wants_no_slot() -> None:
     sim.resume(held)
     sim.drain(500)
     assert held.phase is Phase.DONE
+
+
+def test_a_preempted_turn_goes_before_one_that_came_later_and_waited_longer() -> None:
+    sim = Simulator(blocks=400, knobs=knobs(max_running=1))
+    first = add(sim, 100, 60)
+    sim.run(5)
+    later = add(sim, 30, 5)
+    sim.step()
+    person = add(sim, 20, 5, FG)
+    while person.live:
+        sim.step()
+    assert first.queued_since > later.queued_since
+    sim.step()
+    assert first.phase.running
+    assert later.phase is Phase.WAITING
+
+
+def test_a_second_starving_turn_waits_until_the_first_has_had_its_share() -> None:
+    sim = Simulator(blocks=400, knobs=knobs(max_running=3, min_quantum_s=5.0))
+    people = [add(sim, 20, n, FG) for n in (20, 40, 90)]
+    sim.step()
+    starved = [add(sim, 20, 200) for _ in range(3)]
+    sim.now += STARVE_AFTER_S + 1
+    waiting = [add(sim, 20, 30, FG) for _ in range(4)]
+    while people[1].live:
+        sim.step()
+    sim.run(2)
+    assert [t.phase.running for t in starved] == [True, False, False]
+    assert sim.counts["preemptions"] == 0
+    assert any(t.phase.running for t in waiting)
+
+
+def test_nobody_passes_a_starving_turn_that_lacks_room() -> None:
+    """The slots are free and people come without end; the big turn gets its room because no more of them start."""
+    sim = Simulator(blocks=40, host_blocks=40, knobs=knobs(max_running=8, prefill_chunk=256))
+    add(sim, 100, 30, FG)
+    sim.step()
+    big = add(sim, 560, 4)
+    while big.live and sim.now < 2 * STARVE_AFTER_S:
+        while sum(t.priority is FG for t in sim.live) < 6:
+            add(sim, 100, 30, FG)
+        sim.step()
+    assert big.phase is Phase.DONE
+
+
+def test_a_person_passes_a_starving_turn_by_taking_the_room_of_background() -> None:
+    sim = Simulator(blocks=40, host_blocks=40, knobs=knobs(max_running=4, min_quantum_s=0.0), now=50.0)
+    runner = put(sim, 200, BG, Phase.DECODE, queued_since=40.0, phase_since=45.0)
+    starved = put(sim, 600, BG, Phase.WAITING, tier=Tier.NONE, kv=0, blocks=0, queued_since=20.0)
+    person = add(sim, 50, 5, FG)
+    assert sim.step().actions == (Preempt(runner.id, person.id, Reason.ADMISSION), Start(person.id))
+    assert starved.phase is Phase.WAITING
+
+
+def test_a_person_does_not_wait_for_the_dwell_of_others_when_nobody_runs() -> None:
+    sim = Simulator(blocks=40, host_blocks=40, knobs=knobs(), now=50.0)
+    put(sim, 500, BG, Phase.BLOCKED, tier_since=49.5)
+    put(sim, 400, BG, Phase.WAITING, tier=Tier.NONE, kv=0, blocks=0, queued_since=20.0)
+    person = add(sim, 50, 5, FG)
+    sim.step()
+    assert person.phase.running
+
+
+def test_preemption_gives_back_what_was_promised() -> None:
+    """Also where nothing is moved: 16 of the 26 free blocks were promised to the one that loses its slot."""
+    sim = Simulator(blocks=30, knobs=knobs(policy="resident-only"))
+    background = add(sim, 300, 5)
+    sim.step()
+    people = [add(sim, 200, 5, FG), add(sim, 130, 5, FG)]
+    sim.step()
+    assert background.phase is Phase.PAUSED
+    assert all(t.phase.running for t in people)
