@@ -134,8 +134,12 @@ class CpuCopies:
                 move(target, span.arena, source, span.slab, span.nbytes)
 
     def _run(self, group: "_Group", job: Job) -> list[list[int]]:
-        """All groups to their end, then the first error if there was one: nothing runs on behind the caller."""
-        running = [self._workers.submit(group, units) for units in job.groups()]
+        """All groups to their end, then the first error if there was one: nothing runs on behind the caller. A single
+        group is not worth waking a worker."""
+        groups = list(job.groups())
+        if len(groups) == 1:
+            return [group(groups[0])]
+        running = [self._workers.submit(group, units) for units in groups]
         errors = [future.exception() for future in running]
         for error in errors:
             if error is not None:
