@@ -23,8 +23,10 @@ _LOWEST = -1e30
 
 
 def scratch_floats(group_heads: int, padded: int) -> int:
-    """float32 values that one worker needs: two tiles, and weights, sums, accumulators and shrinks of its rows."""
-    return 2 * TILE * padded + GROUP * group_heads * (2 * TILE + padded + 2)
+    """float32 values that one worker needs: two tiles; weights, totals, sums, peaks and shrinks of its queries. Whole
+    cache lines, so that no vector of a worker crosses one and no two workers share one."""
+    queries = GROUP * group_heads
+    return 2 * TILE * padded + queries * (2 * TILE + padded) + -(-2 * queries // LANES) * LANES
 
 
 @intrinsic
@@ -208,7 +210,7 @@ def _finish(typing_context, state, sums_at, total_at, padded, out, out_at):
     return signature, codegen
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _attend_unit(
     qkv, width, first, count, head, group, positions, blocks, kv, kv_start, kv_stride, scales, scale_start,
     scale_stride, v_step, block_size, dim, padded, s, s_at, out, out_width,
@@ -218,15 +220,13 @@ def _attend_unit(
     k_tile, v_tile = s_at, s_at + TILE * padded
     weights = v_tile + TILE * padded
     totals = weights + queries * TILE
-    peaks = totals + queries * TILE
+    sums = totals + queries * TILE
+    peaks = sums + queries * padded
     shrinks = peaks + queries
-    sums = shrinks + queries
     for i in range(totals, peaks):
         s[i] = 0.0
     for i in range(peaks, shrinks):
         s[i] = _LOWEST
-    for i in range(sums, sums + queries * padded):
-        s[i] = 0.0
     length = positions[first + count - 1] + 1
     for start in range(0, length, TILE):
         block = blocks[start // block_size]
@@ -239,24 +239,29 @@ def _attend_unit(
         skipped = 0
         while positions[first + skipped] < start:
             skipped += 1
-        for i in range(skipped * group, queries):
-            q_at = (first + i // group) * width + (head * group + i % group) * padded
-            _score(qkv, q_at, s, k_tile, padded, s, weights + i * TILE)
-        for i in range(skipped * group, queries):
-            valid = min(TILE, positions[first + i // group] + 1 - start)
-            _soften(
-                s, weights + i * TILE, valid, scales, k_scale, k_scale + v_step,
-                totals + i * TILE, peaks + i, shrinks + i,
-            )  # fmt: skip
-        for i in range(skipped * group, queries):
-            valid = min(TILE, positions[first + i // group] + 1 - start)
-            _gather(s, weights + i * TILE, s, v_tile, padded, valid, shrinks + i, sums + i * padded)
-    for i in range(queries):
-        out_at = (first + i // group) * out_width + (head * group + i % group) * padded
-        _finish(s, sums + i * padded, totals + i * TILE, padded, out, out_at)
+        for row in range(skipped, count):
+            for g in range(group):
+                q_at = (first + row) * width + (head * group + g) * padded
+                _score(qkv, q_at, s, k_tile, padded, s, weights + (row * group + g) * TILE)
+        for row in range(skipped, count):
+            valid = min(TILE, positions[first + row] + 1 - start)
+            for i in range(row * group, (row + 1) * group):
+                _soften(
+                    s, weights + i * TILE, valid, scales, k_scale, k_scale + v_step,
+                    totals + i * TILE, peaks + i, shrinks + i,
+                )  # fmt: skip
+        for row in range(skipped, count):
+            valid = min(TILE, positions[first + row] + 1 - start)
+            for i in range(row * group, (row + 1) * group):
+                _gather(s, weights + i * TILE, s, v_tile, padded, valid, shrinks + i, sums + i * padded)
+    for row in range(count):
+        for g in range(group):
+            i = row * group + g
+            out_at = (first + row) * out_width + (head * group + g) * padded
+            _finish(s, sums + i * padded, totals + i * TILE, padded, out, out_at)
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
 def attend(
     qkv, width, groups, positions, table, heads, kv_heads, dim, padded, layer, block_size,
     kv, kv_stride, scales, scale_offset, scale_stride, scratch, out,

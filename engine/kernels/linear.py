@@ -81,14 +81,14 @@ def _tile_gated(typing_context, x, x_at, inputs, w, gate_at, up_at, scale, gate_
         e = Emitter(context, builder, sig, args)
         x, x_at, inputs, w, gate_at, up_at, scale, gate_s, up_s, y, y_at, outputs = e.args
         kind = sig.args[3].dtype
-        gates = _products(e, x, x_at, inputs, w, gate_at, kind)
-        ups = _products(e, x, x_at, inputs, w, up_at, kind)
+        places = [builder.add(y_at, builder.mul(outputs, e.count(row))) for row in range(ROWS)]
         one = e.fill(1.0, LANES)
-        for row, (gate, up) in enumerate(zip(gates, ups, strict=True)):
-            gate = builder.fmul(gate, e.load_f32(scale, gate_s, LANES))
-            up = builder.fmul(up, e.load_f32(scale, up_s, LANES))
-            silu = builder.fdiv(gate, builder.fadd(one, e.exp(builder.fneg(gate))))
-            e.store(builder.fmul(silu, up), y, builder.add(y_at, builder.mul(outputs, e.count(row))))
+        for place, total in zip(places, _products(e, x, x_at, inputs, w, gate_at, kind), strict=True):
+            gate = builder.fmul(total, e.load_f32(scale, gate_s, LANES))
+            e.store(builder.fdiv(gate, builder.fadd(one, e.exp(builder.fneg(gate)))), y, place)
+        for place, total in zip(places, _products(e, x, x_at, inputs, w, up_at, kind), strict=True):
+            up = builder.fmul(total, e.load_f32(scale, up_s, LANES))
+            e.store(builder.fmul(e.load_f32(y, place, LANES), up), y, place)
         return e.done()
 
     return signature, codegen

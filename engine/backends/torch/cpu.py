@@ -125,8 +125,10 @@ class CpuExecutor:
 
 
 def _scratch(shape: Shape) -> Scratch:
+    """Made by torch, which aligns to cache lines."""
+
     def floats(per_row: int) -> np.ndarray:
-        return np.zeros(PIECE * per_row, np.float32)
+        return torch.zeros(PIECE * per_row).numpy()
 
     group = shape.heads // shape.kv_heads
     return Scratch(
@@ -135,7 +137,7 @@ def _scratch(shape: Shape) -> Scratch:
         qkv=floats((shape.heads + 2 * shape.kv_heads) * shape.padded),
         attended=floats(shape.heads * shape.padded),
         inner=floats(shape.inner),
-        attend=np.zeros((numba.get_num_threads(), scratch_floats(group, shape.padded)), np.float32),
+        attend=torch.zeros(numba.get_num_threads(), scratch_floats(group, shape.padded)).numpy(),
     )
 
 
