@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -102,8 +103,11 @@ class Deck:
     def recorded(self) -> bool:
         return self._recorder.session == self._host.snapshot.session
 
-    def export(self, table: TableName) -> bytes:
-        return b"".join(csv_chunks(f"{table}.csv", self._recorder.session, recorder=self._recorder))
+    def export(self, table: TableName) -> Iterator[bytes]:
+        """The session's CSV in pieces. Raises Refused before the first when nothing is recorded yet."""
+        if not self._recorder.session:
+            raise Refused("nothing is recorded yet; wait until the engine runs")
+        return csv_chunks(f"{table}.csv", self._recorder.session, recorder=self._recorder)
 
 
 class SwarmButtons:

@@ -2,14 +2,17 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import plotly
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from engine.errors import ParkdeckError
+from panels.deck_view import TABLES, TableName
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 HOSTS_VARIABLE = "PARKDECK_ALLOWED_HOSTS"
@@ -71,5 +74,27 @@ def healthz(state: Callable[[], dict[str, object]]) -> Callable[[Request], Respo
     return endpoint
 
 
-def routes(state: Callable[[], dict[str, object]]) -> list[Route]:
-    return [Route("/assets/plotly.min.js", plotly_js), Route("/healthz", healthz(state))]
+def export(table: Callable[[TableName], Iterator[bytes]]) -> Callable[[Request], Response]:
+    """A CSV file of the present session, streamed; 409 with the reason while there is none."""
+
+    def endpoint(request: Request) -> Response:
+        name = request.path_params["table"]
+        if name not in TABLES:
+            return PlainTextResponse(f"There is no {name}.csv; the tables are {', '.join(TABLES)}.\n", 404)
+        try:
+            chunks = table(name)
+        except ParkdeckError as error:
+            return PlainTextResponse(f"{error}\n", 409)
+        # No file name here: the page's link names the session too, and a name in this header would win over it.
+        headers = {"Content-Disposition": "attachment", "Cache-Control": "no-store"}
+        return StreamingResponse(chunks, media_type="text/csv; charset=utf-8", headers=headers)
+
+    return endpoint
+
+
+def routes(state: Callable[[], dict[str, object]], table: Callable[[TableName], Iterator[bytes]]) -> list[Route]:
+    return [
+        Route("/assets/plotly.min.js", plotly_js),
+        Route("/healthz", healthz(state)),
+        Route("/export/{table}.csv", export(table)),
+    ]

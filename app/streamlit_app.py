@@ -12,7 +12,7 @@ configure_threads()
 
 import asyncio  # noqa: E402
 import contextlib  # noqa: E402
-from collections.abc import AsyncIterator  # noqa: E402
+from collections.abc import AsyncIterator, Iterator  # noqa: E402
 
 import streamlit as st  # noqa: E402
 from starlette.middleware import Middleware  # noqa: E402
@@ -22,6 +22,8 @@ from app.ending import end_quietly  # noqa: E402
 from app.server import HostCheck, routes  # noqa: E402
 from app.settings import config_from  # noqa: E402
 from app.shelf import DECK, clear, shelf, taken  # noqa: E402
+from engine.errors import Refused  # noqa: E402
+from panels.deck_view import TableName  # noqa: E402
 
 
 @contextlib.asynccontextmanager
@@ -41,4 +43,11 @@ def health() -> dict[str, object]:
     return deck.health() if isinstance(deck, Deck) else {"state": "stopped"}
 
 
-app = st.App("pages/main.py", lifespan=lifespan, routes=routes(health), middleware=[Middleware(HostCheck)])
+def table(name: TableName) -> Iterator[bytes]:
+    deck = taken(DECK)
+    if not isinstance(deck, Deck):
+        raise Refused("no engine runs; start it first")
+    return deck.export(name)
+
+
+app = st.App("pages/main.py", lifespan=lifespan, routes=routes(health, table), middleware=[Middleware(HostCheck)])

@@ -44,6 +44,10 @@ def side(data: dict[str, Any], *, key: str) -> None:
     _mount("parkdeck_side", SIDE_HTML, "js/side.js")(key=key, data=data)
 
 
+def downloads(data: dict[str, Any], *, key: str) -> None:
+    _mount("parkdeck_downloads", '<div class="downloads"></div>', "js/downloads.js")(key=key, data=data)
+
+
 def turns(data: dict[str, Any], *, key: str, on_action: Any) -> None:
     """`on_action` runs before the page is drawn again; the click is then in st.session_state[key].action."""
     _mount("parkdeck_turns", TURNS_HTML, "js/turns.js")(key=key, data=data, on_action_change=on_action)

@@ -44,7 +44,3 @@ class DeckView(Protocol):
     def recorded(self) -> bool:
         """Whether the present session has begun, so that it can be exported."""
         ...
-
-    def export(self, table: TableName) -> bytes:
-        """The session's rows as CSV, UTF-8."""
-        ...

@@ -1,10 +1,10 @@
-"""The session as CSV files. Text is made when the button is pressed, never on a refresh."""
+"""The session as CSV files: plain links to the server's /export/ routes, which stream the rows."""
 
-from functools import partial
+from typing import Any
 
-import streamlit as st
-
+from panels import components
 from panels.deck_view import TABLES, DeckView
+from panels.palette import ThemeName, palette
 
 WHAT = {
     "timeline": "one row per turn and interval of phase and tier",
@@ -13,11 +13,12 @@ WHAT = {
 }
 
 
-def render(deck: DeckView, session: str) -> None:
-    off = not deck.recorded()
-    for table in TABLES:
-        st.download_button(
-            f"{table}.csv", data=partial(deck.export, table), file_name=f"{session}-{table}.csv", mime="text/csv",
-            key=f"download_{table}", icon=":material/download:", on_click="ignore", width="stretch", help=WHAT[table],
-            disabled=off,
-        )  # fmt: skip
+def links(session: str, recorded: bool) -> dict[str, Any]:
+    """`off`: the session has not begun, there is nothing to download."""
+    files = [{"name": f"{table}.csv", "hint": WHAT[table]} for table in TABLES]
+    return {"session": session, "files": files, "off": not recorded}
+
+
+def render(deck: DeckView, session: str, theme: ThemeName) -> None:
+    data = links(session, deck.recorded()) | {"colours": components.colours(palette(theme))}
+    components.downloads(data, key="downloads")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Trace = dict[str, Any]
 HEIGHT = 446
-MAX_POINTS = 600
+MAX_POINTS = 400
 MAX_MARKS = 12
 HATCH = {"shape": "/", "bgcolor": "rgba(0,0,0,0)", "size": 7, "solidity": 0.35}
 BANDS = (

@@ -1,6 +1,5 @@
 """The Live page over the scripted engine, in every state."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -120,10 +119,3 @@ def test_this_machine_is_the_only_scale_without_a_card() -> None:
     tab = open_page(SCENES["no-card"]())
     assert "this machine's bytes" in texts(tab)
     assert all(group.key != "units" for group in tab.get("button_group"))
-
-
-@pytest.mark.parametrize("make", [SCENES["running"], SCENES["empty"]])
-def test_downloads_are_there_once_a_session_is_recorded(make: Callable[[], FakeDeck]) -> None:
-    tab = open_page(make())
-    labels = [getattr(element, "label", "") for element in tab.get("download_button")]
-    assert labels == ["timeline.csv", "samples.csv", "events.csv"]

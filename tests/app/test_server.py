@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,8 +30,15 @@ async def echo(websocket: WebSocket) -> None:
     await websocket.close()
 
 
+def table(name: str) -> Iterator[bytes]:
+    if name == "events":
+        raise Refused("nothing is recorded yet; wait until the engine runs")
+    return iter([b"a,b\r\n", b"1,2\r\n"])
+
+
 def client(state: dict[str, object] | None = None) -> TestClient:
-    routes = [Route("/", hello), WebSocketRoute("/ws", echo), *server.routes(lambda: state or {"state": "running"})]
+    own = server.routes(lambda: state or {"state": "running"}, table)
+    routes = [Route("/", hello), WebSocketRoute("/ws", echo), *own]
     app = Starlette(routes=routes, middleware=[Middleware(server.HostCheck)])
     return TestClient(app, base_url="http://127.0.0.1:8501")
 
@@ -70,6 +78,16 @@ def test_plotly_comes_from_the_installed_package_and_is_cached() -> None:
     assert answer.status_code == 200
     assert len(answer.content) > 1_000_000
     assert "immutable" in answer.headers["cache-control"]
+
+
+def test_csv_files_are_streamed_as_attachments() -> None:
+    answer = client().get("/export/timeline.csv")
+    assert answer.text == "a,b\r\n1,2\r\n"
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == "attachment"
+    assert client().get("/export/secrets.csv").status_code == 404
+    nothing = client().get("/export/events.csv")
+    assert (nothing.status_code, nothing.text.strip()) == (409, "nothing is recorded yet; wait until the engine runs")
 
 
 def test_healthz() -> None:

@@ -10,5 +10,10 @@ import streamlit as st  # noqa: E402
 from starlette.middleware import Middleware  # noqa: E402
 
 from app.server import HostCheck, routes  # noqa: E402
+from tests.panels.fake_deck import CSV  # noqa: E402
 
-app = st.App("fake_page.py", routes=routes(lambda: {"state": "running"}), middleware=[Middleware(HostCheck)])
+app = st.App(
+    "fake_page.py",
+    routes=routes(lambda: {"state": "running"}, lambda name: iter([CSV])),
+    middleware=[Middleware(HostCheck)],
+)

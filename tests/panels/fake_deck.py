@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from engine.errors import Refused
 from engine.telemetry.hardware import HardwareSample
-from panels.deck_view import SwarmState, TableName
+from panels.deck_view import SwarmState
 from tests.panels.fake_control import FakeControl
 
 CSV = b"start_utc,agent\r\n2026-09-21T13:06:40Z,agent 1\r\n"
@@ -68,6 +68,3 @@ class FakeDeck:
 
     def recorded(self) -> bool:
         return self.control.snapshot.bands is not None
-
-    def export(self, table: TableName) -> bytes:
-        return CSV

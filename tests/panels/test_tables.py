@@ -10,7 +10,7 @@ from engine.snapshot import HostState, Startup
 from engine.telemetry.gpu import GpuSample, GpuState
 from engine.telemetry.hardware import HardwareSample
 from engine.turn import Phase, Tier
-from panels import asking, hardware, side, states, top, turns
+from panels import asking, downloads, hardware, side, states, top, turns
 from panels.scale import Scale
 from tests.panels.fake_control import CARD, START_UTC, FakeControl
 
@@ -117,3 +117,10 @@ def test_a_missing_sensor_is_not_zero() -> None:
 def test_a_sleeping_gpu_is_asleep() -> None:
     gpu = GpuSample("0000:03:00.0", "card", GpuState.ASLEEP)
     assert hardware.line(HardwareSample(1.0, 1.0, 1.0, 1, 2, 1, False, None, 2, (gpu,))).endswith("card asleep")
+
+
+def test_downloads_are_off_until_a_session_is_recorded() -> None:
+    data = downloads.links("session-1", recorded=False)
+    assert [file["name"] for file in data["files"]] == ["timeline.csv", "samples.csv", "events.csv"]
+    assert data["off"]
+    assert not downloads.links("session-1", recorded=True)["off"]
