@@ -37,9 +37,9 @@ class Mode:
 
 
 def modes(depth: Depth) -> tuple[Mode, ...]:
-    tokens = {"quick": 120, "default": 200, "full": 200}[depth]
+    tokens = {"quick": 80, "default": 200, "full": 200}[depth]
     runs = {"quick": 1, "default": 2, "full": 6}[depth]
-    exact_tokens = {"quick": 24, "default": 200, "full": 200}[depth]
+    exact_tokens = {"quick": 16, "default": 200, "full": 200}[depth]
     keep = ("pause", "swap", "block")
     return (
         Mode("fast fp16", False, KVDtype.FP16, keep, tokens, runs),
@@ -171,14 +171,19 @@ def run(bench: Bench) -> None:
                 mode=mode.name,
                 seed=seed + 1,
                 tokens=sum(map(len, other.tokens)),
-                **{verb: other.disturbances.get(verb, 0) for verb in ("pause", "swap", "block", "drop")},
-                differing_tokens=differ,
-                leaked_blocks=other.leaked_blocks,
+                done_to_turns=", ".join(f"{verb} {n}" for verb, n in other.disturbances.items()),
+                differing=differ,
+                leaked=other.leaked_blocks + other.leaked_host_bytes,
             )
         row_prompts = [source.cut(f"row {i}", 40 + 7 * i) for i in range(16)]
         compared, different = rows_that_differ(body.backend.executor, mode.dtype, row_prompts)
         total["rows"] += different
-        bench.row(mode=f"{mode.name}, batch 1..16", compared_rows=compared, differing_rows=different)
+        bench.row(
+            mode=mode.name,
+            rows=compared,
+            done_to_turns="batch 1 to 16, beside prefill",
+            differing=different,
+        )
         body.backend.shutdown()
     bench.target("differing tokens, fast mode, pause swap block", total["fast"], "==", 0)
     bench.target("differing tokens, exact mode, drop too", total["exact"], "==", 0)

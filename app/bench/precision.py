@@ -72,6 +72,7 @@ class Forced:
     def __init__(self, executor: Executor, arena_bytes: int, host_bytes: int, texts: Sequence[Sequence[int]]) -> None:
         self.ear = Listening(executor)
         self.backend = TorchBackend(self.ear, arena_bytes, host_bytes, KVDtype.FP16)
+        self.backend.warm_up()
         self._texts = texts
         self._at = [PROMPT_TOKENS] * len(texts)
         for turn, text in enumerate(texts):
@@ -145,7 +146,6 @@ def run(bench: Bench) -> None:
     held = (RUNNING + PARKED) * layout.blocks_for(length) * layout.nbytes
     toggled = Forced(executor, 2 * held, held, texts)
     reference = Forced(executor, held, 0, texts[:RUNNING])
-    toggled.backend.warm_up()
     for turn in range(RUNNING, RUNNING + IN_HOST):
         toggled.backend.swap_out(TurnId(turn))
     worst_time, worst_top1, worst_kl = 0.0, 1.0, 0.0

