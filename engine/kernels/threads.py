@@ -17,7 +17,8 @@ def configure_threads() -> int:
 
     To be called by each entry before either is imported. What the user has set in the environment stays in force.
     """
-    threads = int(os.environ.get("NUMBA_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or physical_cores())
+    stated = os.environ.get("NUMBA_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    threads = int(stated) if stated else physical_cores()
     for name, value in (
         ("GOMP_SPINCOUNT", str(SPIN_COUNT)),
         ("OMP_NUM_THREADS", str(threads)),

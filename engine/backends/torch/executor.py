@@ -19,11 +19,12 @@ class ArenaView:
     layout: BlockLayout
     blocks: int
 
-
     def require(self, geometry: KVGeometry, block_size: int) -> None:
         """Raises ValueError unless the blocks are those of this shape: kernels address bytes, not names."""
         if (self.layout.geometry, self.layout.block_size) != (geometry, block_size):
-            raise ValueError(f"blocks of {self.layout} were given to an executor of {geometry}, {block_size} tokens each")
+            raise ValueError(
+                f"blocks of {self.layout} were given to an executor of {geometry}, {block_size} tokens each"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from numba import njit
@@ -72,7 +74,7 @@ def test_a_layer_is_found_behind_the_layers_before_it() -> None:
 
 def test_rms_norm_counts_the_real_floats_only() -> None:
     @njit
-    def normalise(x, count, weight, eps, y):
+    def normalise(x: Any, count: int, weight: Any, eps: Any, y: Any) -> None:
         rms_norm(x, 0, x.size, count, weight, 0, eps, y, 0)
 
     rng = np.random.default_rng(4)
