@@ -12,13 +12,11 @@ from typing import Any
 
 import streamlit as st
 
-SETTLE_S = 2.0
-
 
 @dataclass(slots=True)
 class _Shown:
-    """`value` is the engine's; `until`: this tab's own change has been answered, and snapshots older than it may still
-    come until then; `pending`: asked and not yet answered."""
+    """`value` is the engine's; `until`: this tab's own change has been answered, and readings up to that time may be
+    from before it; `pending`: asked and not yet answered."""
 
     value: Any
     revision: int = 0
@@ -33,7 +31,7 @@ def follow(name: str, value: Any, at: float) -> tuple[str, Any]:
         return key(name), shown.value
     if value == shown.value:
         shown.until = None
-    elif shown.until is None or at >= shown.until:
+    elif shown.until is None or at > shown.until:
         _show(shown, value)
     return key(name), shown.value
 
@@ -48,10 +46,10 @@ def moved(name: str) -> Any:
     return st.session_state[key(name)]
 
 
-def settle(name: str, value: Any, at: float) -> None:
-    """The engine has taken the user's value."""
+def settle(name: str, value: Any, until: float) -> None:
+    """The engine has taken the user's value. Readings up to the time `until` may be older than that."""
     shown = _all()[name]
-    shown.value, shown.until, shown.pending = value, at + SETTLE_S, None
+    shown.value, shown.until, shown.pending = value, until, None
 
 
 def refuse(name: str, value: Any) -> None:

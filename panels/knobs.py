@@ -104,14 +104,14 @@ def send(control: Control, name: str) -> None:
     if answer.tone == "wait":
         following.ask(knob.widget, future)
     elif answer.tone == "good":
-        following.settle(knob.widget, getattr(future.result(), name), snapshot.at)
+        following.settle(knob.widget, getattr(future.result(), name), control.snapshot.at)
     else:
         following.refuse(knob.widget, current)
 
 
 def render(control: Control, snapshot: Snapshot) -> None:
     """The widgets, inside a fragment that runs each second in the sidebar."""
-    _late_answers(snapshot)
+    _late_answers(control)
     off = snapshot.bands is None
     dtypes = tuple(dict.fromkeys(("fp16", "q8", str(snapshot.knobs.kv_dtype))))
     _choice(control, snapshot, "kv_dtype", dtypes, off)
@@ -155,7 +155,7 @@ def _choice(control: Control, snapshot: Snapshot, name: str, options: tuple[str,
         st.selectbox(knob.label, options, index=options.index(value) if value in options else 0, **common)
 
 
-def _late_answers(snapshot: Snapshot) -> None:
+def _late_answers(control: Control) -> None:
     for knob in KNOBS.values():
         future = following.answered(knob.widget)
         if future is None:
@@ -163,9 +163,9 @@ def _late_answers(snapshot: Snapshot) -> None:
         answer = outcome(future, knob.label)
         _note(answer)
         if answer.tone == "good":
-            following.settle(knob.widget, getattr(future.result(), knob.name), snapshot.at)
+            following.settle(knob.widget, getattr(future.result(), knob.name), control.snapshot.at)
         else:
-            following.refuse(knob.widget, getattr(snapshot.knobs, knob.name))
+            following.refuse(knob.widget, getattr(control.snapshot.knobs, knob.name))
 
 
 def _note(answer: Answer) -> None:

@@ -14,6 +14,7 @@ from panels.deck_view import SwarmControl
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MAX_AGENTS = 256
 ANSWER_SHOWN_S = 10.0
+SETTLE_S = 2.0
 
 
 def ask(verb: Callable[[], str]) -> Answer:
@@ -81,7 +82,7 @@ def _moved(name: str, verb: Callable[[Any], str]) -> None:
     answer = ask(lambda: verb(value))
     _answered(answer)
     if answer.tone == "good":
-        following.settle(name, value, time.monotonic())
+        following.settle(name, value, time.monotonic() + SETTLE_S)
     else:
         following.refuse(name, None)
 

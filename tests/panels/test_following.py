@@ -109,10 +109,13 @@ def test_the_snapshot_from_before_the_change_does_not_pull_the_widget_back() -> 
     assert control.knobs.low_watermark == pytest.approx(0.6)
     assert control.snapshot.knobs.low_watermark == pytest.approx(0.9)
     assert widget(tab, "slider", "low_watermark").value == 60
+    tab.run()
+    assert widget(tab, "slider", "low_watermark").value == 60
     control.published = control.knobs
     tab.run()
     assert widget(tab, "slider", "low_watermark").value == 60
     control.published = control.knobs.changed({"low_watermark": 0.5})
+    control.advance(0.1)
     tab.run()
     assert widget(tab, "slider", "low_watermark").value == 50
 
