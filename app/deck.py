@@ -12,14 +12,13 @@ from engine.host import Host, HostConfig
 from engine.record.csv_export import csv_chunks
 from engine.record.recorder import Recorder
 from engine.record.schedule import Schedule, start_schedule
+from engine.snapshot import CardScale
 from engine.telemetry.hardware import HardwareReader, HardwareSample
-from engine.workload.format import read_workload
-from engine.workload.script import Workload
+from engine.workload.readers import load_workload
 from engine.workload.swarm import Swarm
 from panels.deck_view import SwarmState, TableName
 from panels.units import fraction
 
-WORKLOADS = Path(__file__).resolve().parent.parent / "assets" / "workloads"
 DEFAULT_WORKLOAD = "swarm"
 ENGINE_STOPS_WITHIN_S = 2.0
 
@@ -45,10 +44,15 @@ class Deck:
     def __init__(self, config: DeckConfig | None = None) -> None:
         self._config = config or DeckConfig()
         self._recorder = Recorder(self._config.database)
-        self._host = Host(self._config.host, sinks=[self._recorder])
-        workload = open_workload(self._config.workload)
+        self._begun = _Begun()
+        self._host = Host(self._config.host, sinks=[self._recorder, self._begun])
         self._swarm = Swarm(
-            self._host, workload, agents=self._config.agents, speed=self._config.speed, seed=self._config.seed
+            self._host,
+            load_workload(self._config.workload),
+            agents=self._config.agents,
+            speed=self._config.speed,
+            seed=self._config.seed,
+            note=self._note,
         )
         self._buttons = SwarmButtons(self._swarm)
         self._hardware = HardwareReader()
@@ -77,6 +81,9 @@ class Deck:
             self._hardware.close()
             self._schedule = None
 
+    def _note(self, text: str, author: str) -> None:
+        self._host.note(text, author)
+
     @property
     def control(self) -> Control:
         return self._host
@@ -99,6 +106,9 @@ class Deck:
     def health(self) -> dict[str, object]:
         snapshot = self._host.snapshot
         return {"state": snapshot.state.value, "step": snapshot.step, "error": snapshot.error}
+
+    def last_card(self) -> CardScale | None:
+        return self._begun.snapshot.card if self._begun.snapshot else None
 
     def recorded(self) -> bool:
         return self._recorder.session == self._host.snapshot.session
@@ -150,15 +160,3 @@ class SwarmButtons:
 
     def long_turn(self) -> str:
         return f"Long background turn of {self._swarm.long_turn_now()} sent."
-
-
-def open_workload(choice: str) -> Workload:
-    """A shipped workload by name, or a file of the same form. Raises Refused, naming the shipped ones."""
-    shipped = WORKLOADS / f"{choice}.jsonl"
-    if shipped.is_file():
-        return read_workload(shipped)
-    path = Path(choice).expanduser()
-    if path.is_file():
-        return read_workload(path)
-    names = ", ".join(sorted(file.stem for file in WORKLOADS.glob("*.jsonl")))
-    raise Refused(f"there is no workload {choice!r}; choose {names} or give a path to a .jsonl file")

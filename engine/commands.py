@@ -186,6 +186,9 @@ class Commands:
                 )
         return new
 
+    def note(self, text: str, author: str) -> None:
+        self._core.event(EventKind.SWARM, author, text)
+
     # -- parts ------------------------------------------------------------------------------------------------------
 
     def _check_request(self, request: TurnRequest) -> None:

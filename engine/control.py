@@ -83,6 +83,10 @@ class Control(Protocol):
         """Validated as a whole; each changed knob becomes one event."""
         ...
 
+    def note(self, text: str, author: str = "api") -> "Future[None]":
+        """Write a sentence into the events: something an operator did beside the engine (the swarm's speed, say)."""
+        ...
+
     def restart(self, model: str | None = None) -> None:
         """Stop the engine (turns fail with a sentence) and start it again, on another model if named. Recorded data
         stays. Returns at once; the snapshot shows the progress."""

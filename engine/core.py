@@ -49,6 +49,7 @@ class Core:
         self.step = 0
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._on_event = on_event
+        self._warning: str | None = None
 
     @property
     def knobs(self) -> Knobs:
@@ -91,6 +92,13 @@ class Core:
         )
         self.events.append(event)
         self._on_event(event)
+
+    def note_warning(self, warning: str | None) -> str | None:
+        """The backend's warning as it is now; each new one is an event."""
+        if warning and warning != self._warning:
+            self.event(EventKind.ENGINE, "engine", warning)
+        self._warning = warning
+        return warning
 
     # -- where KV is ------------------------------------------------------------------------------------------------
 

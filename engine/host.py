@@ -154,6 +154,9 @@ class Host:
         wanted = dict(changes)
         return self._ask(lambda c: c.set_knobs(wanted, author))
 
+    def note(self, text: str, author: str = "api") -> "Future[None]":
+        return self._ask(lambda c: c.note(text, author))
+
     def _ask(self, act: Callable[[Commands], T]) -> "Future[T]":
         run = self._run
         if run is None:

@@ -41,6 +41,7 @@ class Publisher:
         memory = core.backend.memory()
         bands = _bands(core, memory)
         rates = core.stats.rates(at)
+        warning = core.note_warning(core.backend.warning())
         fit = _paused_fit(core, memory, self._average_tokens)
         snapshot = Snapshot(
             session=self._session,
@@ -65,6 +66,7 @@ class Publisher:
             paused_fit_by_dtype=fit,
             events=tuple(core.events)[-60:],
             stalled=stalled,
+            warning=warning,
             recorder_behind=behind,
         )
         if not self.samples or at - self.samples[-1].at >= SAMPLE_EVERY_S:

@@ -182,4 +182,5 @@ class Snapshot:
     startup: Startup | None = None
     error: str | None = None
     stalled: str | None = None
+    warning: str | None = None
     recorder_behind: int = 0

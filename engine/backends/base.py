@@ -170,6 +170,10 @@ class Backend(Protocol):
 
     def memory(self) -> DeviceMemory: ...
 
+    def warning(self) -> str | None:
+        """A sentence that an operator should see as things are now (keys too uneven for q8, say), or None."""
+        ...
+
     def calibrate(self) -> Costs:
         """Measured copy bandwidth, prefill rate and decode step. Only when no turn is open."""
         ...

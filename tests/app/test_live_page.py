@@ -33,7 +33,8 @@ def button(tab: AppTest, label: str) -> Any:
 
 
 def texts(tab: AppTest) -> str:
-    return "\n".join(e.value for kind in (tab.markdown, tab.caption, tab.error, tab.warning, tab.info) for e in kind)
+    shown = [e.value for kind in (tab.markdown, tab.caption, tab.error, tab.warning, tab.info) for e in kind]
+    return "\n".join([*shown, *(status.label for status in tab.status)])
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -147,6 +147,18 @@ def test_a_fault_in_one_turn_fails_that_turn_alone(host: Host, executor: FakeExe
     assert good.tokens == expected_tokens(prompt_of(10), 8)
 
 
+def test_a_warning_of_the_backend_is_shown_while_it_holds_and_is_one_event(host: Host, executor: FakeExecutor) -> None:
+    executor.warn = "Keys of layer 0 are too uneven for q8"
+    host.set_knobs({"kv_dtype": "q8"}).result(WAIT_S)
+    until(lambda: host.snapshot.warning == executor.warn)
+    host.note("Swarm at speed 2", "page").result(WAIT_S)
+    host.set_knobs({"kv_dtype": "fp16"}).result(WAIT_S)
+    until(lambda: host.snapshot.warning is None)
+    texts = [e.text for e in host.events()]
+    assert texts.count(executor.warn) == 1
+    assert "Swarm at speed 2" in texts
+
+
 def test_a_fault_of_the_engine_stops_it_loudly_and_a_restart_heals(
     host: Host, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

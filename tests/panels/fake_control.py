@@ -89,7 +89,7 @@ class FakeControl:
         )
 
     def samples(self, since: float = float("-inf")) -> Sequence[Sample]:
-        if self.state == HostState.STARTING:
+        if self.state == HostState.STARTING or self.at == 0.0:
             return ()
         points = int(self.at * 4)
         return tuple(self._sample(i / 4) for i in range(max(0, points - 4800), points + 1) if i / 4 > since)
@@ -140,6 +140,10 @@ class FakeControl:
         self.knobs = changed
         future.set_result(changed)
         return future
+
+    def note(self, text: str, author: str = "api") -> "Future[None]":
+        self.calls.append(("note", text, author))
+        return _done(None)
 
     def restart(self, model: str | None = None) -> None:
         self.calls.append(("restart", model))

@@ -256,6 +256,9 @@ class TorchBackend:
             host_held_bytes=self._pool.held_bytes,
         )
 
+    def warning(self) -> str | None:
+        return self._executor.outlier_warning() if self.kv_dtype is KVDtype.Q8 else None
+
     def _device_reading(self) -> tuple[int | None, int | None]:
         """The device's own figures for all its processes; a CPU has no such sensor."""
         if self._executor.device.type != "cuda":

@@ -89,6 +89,7 @@ class FakeExecutor:
         self.config = fake_config(max_context=max_context)
         self.exact = exact
         self.calls: list[tuple[str, int]] = []
+        self.warn: str | None = None
         self.fail: Callable[[np.ndarray], None] = lambda tokens: None
         self.spoil: Callable[[int, np.ndarray], None] = lambda count, logits: None
 
@@ -121,7 +122,7 @@ class FakeExecutor:
         return logits
 
     def outlier_warning(self) -> str | None:
-        return None
+        return self.warn
 
     def warm_up(self, arena: ArenaView) -> None:
         self.calls.append((f"warm {arena.layout.dtype}", 0))
