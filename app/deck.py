@@ -8,11 +8,13 @@ from pathlib import Path
 
 from engine.control import Control
 from engine.errors import Refused
+from engine.events import Event, Interval
+from engine.events import Event, Interval
 from engine.host import Host, HostConfig
 from engine.record.csv_export import csv_chunks
 from engine.record.recorder import Recorder
 from engine.record.schedule import Schedule, start_schedule
-from engine.snapshot import CardScale
+from engine.snapshot import CardScale, Sample, Snapshot
 from engine.telemetry.hardware import HardwareReader, HardwareSample
 from engine.workload.readers import load_workload
 from engine.workload.swarm import Swarm
@@ -160,3 +162,45 @@ class SwarmButtons:
 
     def long_turn(self) -> str:
         return f"Long background turn of {self._swarm.long_turn_now()} sent."
+
+
+class _Begun:
+    """A sink that keeps the first snapshot of the session that began last, and nothing else."""
+
+    behind = 0
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+
+    def begin(self, session: str, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def event(self, event: Event) -> None:
+        """Not kept."""
+
+    def interval(self, interval: Interval) -> None:
+        """Not kept."""
+
+    def sample(self, sample: Sample) -> None:
+        """Not kept."""
+
+
+class _Begun:
+    """A Sink that remembers only how the latest session began."""
+
+    behind = 0
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+
+    def begin(self, session: str, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def event(self, event: Event) -> None:
+        return
+
+    def interval(self, interval: Interval) -> None:
+        return
+
+    def sample(self, sample: Sample) -> None:
+        return

@@ -9,8 +9,9 @@ import streamlit as st
 from panels.palette import Palette
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
-PLOT_HTML = """<div style="border:1px solid var(--st-border-color);border-radius:10px;overflow:hidden">
-<div class="parkdeck-plot" style="width:100%"></div></div>"""
+PLOT_HTML = """<div style="border:1px solid var(--st-border-color);border-radius:10px;overflow:hidden;
+background:var(--st-secondary-background-color)">
+<div class="parkdeck-plot" style="width:100%;height:446px"></div></div>"""
 CARDS_HTML = '<div class="cards-frame"><div class="cards"></div></div>'
 SIDE_HTML = """<div class="side">
 <h4>Host pool</h4><div class="pool-line"></div><div class="pool-tokens"></div>

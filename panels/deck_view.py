@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from engine.control import Control
+from engine.snapshot import CardScale
 from engine.telemetry.hardware import HardwareSample
 
 TableName = Literal["timeline", "samples", "events"]
@@ -41,6 +42,10 @@ class DeckView(Protocol):
     @property
     def swarm(self) -> SwarmControl: ...
     def hardware(self) -> HardwareSample | None: ...
+    def last_card(self) -> CardScale | None:
+        """The scale of the session that began last."""
+        ...
+
     def recorded(self) -> bool:
         """Whether the present session has begun, so that it can be exported."""
         ...

@@ -67,7 +67,7 @@ def _turns(snapshot: Snapshot) -> Card:
     waiting = sum(row.phase == Phase.WAITING for row in snapshot.turns)
     return Card(
         "turns", "Running", f"{running} of {snapshot.knobs.max_running}",
-        f"{paused} paused {blocked} blocked",
+        f"{paused} paused · {blocked} tool",
         f"{running} turns hold a slot, {paused} are paused, {blocked} blocked on a tool, {waiting} wait for a slot.",
     )  # fmt: skip
 
@@ -102,7 +102,7 @@ def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Card, Card, Card]:
             f"KV bytes copied to and from the host pool since the start; {scale.label}.",
         ),
         Card(
-            "recomputed", "Recomputed", f"{count(sums.recomputed_tokens)} tok", f"{count(sums.drops)} drops",
+            "recomputed", "Recomputed", f"{count(sums.recomputed_tokens)} tok", f"drops {count(sums.drops)}",
             "Tokens whose KV was thrown away and computed again; counted since the start.",
         ),
     )  # fmt: skip

@@ -19,7 +19,7 @@ from engine.snapshot import Bands, Sample, Snapshot
 from panels import components
 from panels.palette import FONT, Palette, ThemeName, palette
 from panels.scale import Scale, Stack
-from panels.units import unit_name
+from panels.units import short, unit_name
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -260,7 +260,7 @@ def _now_bar(now: Stack, unit: int, colours: Palette) -> list[Trace]:
                 xaxis="x2",
                 name=name,
                 marker={"color": colour, "line": {"width": 0}},
-                text=[f"{value / unit:.2f}" if tall else ""],
+                text=[short(value / unit) if tall else ""],
                 textposition="inside",
                 insidetextanchor="middle",
                 textangle=0,

@@ -34,32 +34,31 @@ def overall(startup: Startup | None) -> float:
 
 def render(control: Control, snapshot: Snapshot) -> None:
     """Draws nothing when the engine simply runs."""
+    if snapshot.warning:
+        st.warning(_plain(snapshot.warning), icon=":material/warning:")
     match snapshot.state:
         case HostState.STARTING:
             _starting(snapshot.startup)
         case HostState.FAILED:
-            st.error(
-                f"**The engine has stopped.** {_plain(snapshot.error or 'No reason was given.')}",
-                icon=":material/error:",
-            )
-            _restart(control, "What was recorded so far stays below and in the CSV files.")
+            st.error(_sentence(snapshot.error or "the engine stopped and gave no reason"), icon=":material/error:")
+            _restart(control, "What was recorded so far stays below and in the CSV files." if snapshot.bands else "")
         case HostState.STOPPED:
             st.info("The engine is stopped.", icon=":material/pause_circle:")
             _restart(control, "")
         case HostState.STALLED:
-            st.warning(
-                f"**Stalled.** {_plain(snapshot.stalled or 'No turn can run.')}", icon=":material/hourglass_empty:"
-            )
+            text = _sentence(snapshot.stalled or "no turn can run")
+            st.warning(f"**Stalled.** {text}", icon=":material/hourglass_empty:")
 
 
 def _starting(startup: Startup | None) -> None:
     stage = startup.stage if startup else ""
-    with st.status(WHAT.get(stage, "Starting the engine"), state="running", expanded=True):
-        st.progress(overall(startup))
-        note = startup.note if startup and startup.note else "importing"
-        percent = f"{startup.fraction:.0%} · " if startup and startup.fraction is not None else ""
-        st.markdown(f"{percent}{_plain(note)}")
-        st.caption(next_stages(stage) or f"Stages: {', '.join(STAGES)}; what is cached already is skipped.")
+    # Not as a context manager: leaving that would mark it as done.
+    box = st.status(WHAT.get(stage, "Starting the engine"), state="running", expanded=True)
+    box.progress(overall(startup))
+    note = startup.note if startup and startup.note else "importing"
+    percent = f"{startup.fraction:.0%} · " if startup and startup.fraction is not None else ""
+    box.markdown(f"{percent}{_plain(note)}")
+    box.caption(next_stages(stage) or f"Stages: {', '.join(STAGES)}; what is cached already is skipped.")
 
 
 def _restart(control: Control, note: str) -> None:
@@ -69,6 +68,10 @@ def _restart(control: Control, note: str) -> None:
         )
         if note:
             st.caption(note)
+
+
+def _sentence(text: str) -> str:
+    return _plain(text[:1].upper() + text[1:])
 
 
 def _plain(text: str) -> str:

@@ -6,6 +6,7 @@ import streamlit as st
 
 from engine.snapshot import HostState, Snapshot
 from panels.scale import SCALES, Scale, ScaleName, has_card
+from panels.units import seconds as duration
 
 BADGES = {
     HostState.STARTING: ("starting", "orange"),
@@ -20,7 +21,7 @@ BADGES = {
 def age(snapshot: Snapshot, wall: float) -> str:
     """How old the snapshot is; never negative, whatever the wall clock does."""
     seconds = max(0.0, wall - snapshot.utc)
-    return "now" if seconds < 1.5 else f"{seconds:.0f} s ago"
+    return "now" if seconds < 1.5 else f"{duration(seconds)} ago"
 
 
 def line(snapshot: Snapshot, scale: Scale, wall: float) -> str:

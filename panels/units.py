@@ -15,7 +15,7 @@ def size(nbytes: float | None) -> str:
         return MISSING
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(nbytes) >= 0.9995 * unit:
-            return f"{_short(nbytes / unit)} {name}"
+            return f"{short(nbytes / unit)} {name}"
     return f"{nbytes:.0f} B"
 
 
@@ -23,7 +23,7 @@ def size_in(nbytes: float | None, unit: int) -> str:
     """Bytes in a given unit, so that figures side by side can be compared."""
     if nbytes is None:
         return MISSING
-    return f"{_short(nbytes / unit)} {unit_name(unit)}"
+    return f"{short(nbytes / unit)} {unit_name(unit)}"
 
 
 def axis_unit(nbytes: float) -> int:
@@ -40,16 +40,16 @@ def seconds(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return MISSING
     if abs(value) < 0.9995:
-        return f"{_short(value * 1000)} ms"
+        return f"{short(value * 1000)} ms"
     if abs(value) < 120:
-        return f"{_short(value)} s"
+        return f"{short(value)} s"
     if abs(value) < 7200:
         return f"{value / 60:.0f} min"
     return f"{value / 3600:.1f} h"
 
 
 def rate(value: float | None, unit: str = "tok/s") -> str:
-    return MISSING if value is None else f"{_short(value)} {unit}"
+    return MISSING if value is None else f"{short(value)} {unit}"
 
 
 def count(value: float | None) -> str:
@@ -72,7 +72,8 @@ def clock(utc: float) -> str:
     return datetime.fromtimestamp(utc, UTC).strftime("%H:%M:%S")
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """Three or four significant digits, thousands separated."""
     magnitude = abs(value)
     if magnitude >= 1000:
         return f"{value:,.0f}"

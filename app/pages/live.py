@@ -48,7 +48,7 @@ def _main(deck: DeckView) -> None:
     window, quiet = _view_options()
     events = control.events()
     samples = control.samples(since=snapshot.at - window)
-    chart, beside = st.columns([3.1, 1], gap="small")
+    chart, beside = st.columns([2.8, 1], gap="small")
     with chart:
         stack.render(stack.stack_data(snapshot, samples, events, scale, window), theme)
     with beside:
@@ -71,12 +71,9 @@ def _view_options() -> tuple[float, bool]:
 def _kept(snapshot: Snapshot, deck: DeckView) -> Snapshot:
     """A stopped or failed engine publishes no bands: go on showing its last ones, at the scale they were shown."""
     if snapshot.bands is not None:
-        st.session_state.last_card = snapshot.card
         return snapshot
     samples = deck.control.samples()
-    if not samples:
-        return snapshot
-    return replace(snapshot, bands=samples[-1].bands, card=st.session_state.get("last_card"))
+    return replace(snapshot, bands=samples[-1].bands, card=deck.last_card()) if samples else snapshot
 
 
 def _theme() -> ThemeName:

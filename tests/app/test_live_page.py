@@ -69,7 +69,7 @@ def test_no_network_on_the_first_start_names_the_ways_on() -> None:
 
 
 def test_stalled_says_so() -> None:
-    assert "no turn could run" in texts(open_page(SCENES["stalled"]()))
+    assert "No turn could run" in texts(open_page(SCENES["stalled"]()))
 
 
 def test_the_model_box_restarts_with_what_was_typed() -> None:

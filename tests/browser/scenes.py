@@ -30,7 +30,8 @@ def starting() -> FakeDeck:
 
 def empty() -> FakeDeck:
     return FakeDeck(
-        FakeControl(state=HostState.IDLE, at=9.0, empty=True), FakeSwarm(SwarmState(False, 16, 1.0, "swarm"))
+        FakeControl(state=HostState.IDLE, at=9.0, empty=True, start_utc=time.time() - 9.0),
+        FakeSwarm(SwarmState(False, 16, 1.0, "swarm")),
     )
 
 
@@ -48,7 +49,7 @@ def failed() -> FakeDeck:
 
 
 def offline() -> FakeDeck:
-    return FakeDeck(FakeControl(state=HostState.FAILED, at=0.0, empty=True, error=OFFLINE))
+    return FakeDeck(FakeControl(state=HostState.FAILED, empty=True, error=OFFLINE, start_utc=time.time()))
 
 
 def full() -> FakeDeck:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from engine.errors import Refused
+from engine.snapshot import CardScale
 from engine.telemetry.hardware import HardwareSample
 from panels.deck_view import SwarmState
 from tests.panels.fake_control import FakeControl
@@ -65,6 +66,9 @@ class FakeDeck:
 
     def hardware(self) -> HardwareSample | None:
         return self.reading
+
+    def last_card(self) -> CardScale | None:
+        return self.control.card
 
     def recorded(self) -> bool:
         return self.control.snapshot.bands is not None
