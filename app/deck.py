@@ -9,7 +9,6 @@ from pathlib import Path
 from engine.control import Control
 from engine.errors import Refused
 from engine.events import Event, Interval
-from engine.events import Event, Interval
 from engine.host import Host, HostConfig
 from engine.record.csv_export import csv_chunks
 from engine.record.recorder import Recorder
@@ -183,24 +182,3 @@ class _Begun:
 
     def sample(self, sample: Sample) -> None:
         """Not kept."""
-
-
-class _Begun:
-    """A Sink that remembers only how the latest session began."""
-
-    behind = 0
-
-    def __init__(self) -> None:
-        self.snapshot: Snapshot | None = None
-
-    def begin(self, session: str, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-
-    def event(self, event: Event) -> None:
-        return
-
-    def interval(self, interval: Interval) -> None:
-        return
-
-    def sample(self, sample: Sample) -> None:
-        return

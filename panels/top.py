@@ -21,7 +21,9 @@ BADGES = {
 def age(snapshot: Snapshot, wall: float) -> str:
     """How old the snapshot is; never negative, whatever the wall clock does."""
     seconds = max(0.0, wall - snapshot.utc)
-    return "now" if seconds < 1.5 else f"{duration(seconds)} ago"
+    if seconds < 1.5:
+        return "now"
+    return f"{seconds:.0f} s ago" if seconds < 120 else f"{duration(seconds)} ago"
 
 
 def line(snapshot: Snapshot, scale: Scale, wall: float) -> str:

@@ -1,0 +1,88 @@
+"""The deck: started and stopped once, whoever asks how often; a start that fails says why and keeps the rest alive."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.deck import Deck, DeckConfig
+from engine.body import BodyConfig
+from engine.errors import Refused
+from engine.host import HostConfig
+from engine.snapshot import HostState
+
+OURS = ("parkdeck", "APScheduler", "ThreadPoolExecutor")
+
+
+@pytest.fixture
+def deck(tmp_path: Path) -> Iterator[Deck]:
+    body = BodyConfig(model=str(tmp_path / "nowhere.gguf"))
+    made = Deck(DeckConfig(host=HostConfig(body=body), agents=2, database=tmp_path / "sessions.sqlite"))
+    yield made
+    made.stop()
+
+
+def threads() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(OURS))
+
+
+def wait_until(true: Callable[[], bool], within_s: float = 30.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_starting_again_starts_nothing_more(deck: Deck) -> None:
+    deck.start()
+    wait_until(lambda: deck.control.snapshot.state == HostState.FAILED)
+    before = threads()
+    for _ in range(5):
+        deck.start()
+    assert len([name for name in threads() if name.startswith(("parkdeck-swarm", "APScheduler"))]) == len(
+        [name for name in before if name.startswith(("parkdeck-swarm", "APScheduler"))]
+    )
+
+
+def test_start_returns_at_once_and_a_bad_model_is_a_sentence(deck: Deck) -> None:
+    began = time.monotonic()
+    deck.start()
+    assert time.monotonic() - began < 5.0
+    wait_until(lambda: deck.control.snapshot.state == HostState.FAILED)
+    error = deck.control.snapshot.error
+    assert error is not None
+    assert "nowhere.gguf" in error
+    assert deck.health()["state"] == "failed"
+    wait_until(lambda: deck.hardware() is not None)
+
+
+def test_nothing_recorded_is_refused_in_a_sentence(deck: Deck) -> None:
+    assert not deck.recorded()
+    assert deck.last_card() is None
+    with pytest.raises(Refused, match="nothing is recorded yet"):
+        deck.export("timeline")
+
+
+def test_stop_leaves_no_thread_and_may_be_said_twice(deck: Deck) -> None:
+    before = threads()
+    deck.start()
+    deck.stop()
+    deck.stop()
+    wait_until(lambda: [name for name in threads() if name not in before and "Executor" not in name] == [])
+
+
+def test_the_swarms_buttons_answer_in_sentences(deck: Deck) -> None:
+    assert deck.swarm.set_agents(3) == "3 agents."
+    assert deck.swarm.set_speed(2.0) == "Speed 2×."
+    assert deck.swarm.state().agents == 3
+    with pytest.raises(Refused):
+        deck.swarm.set_agents(100_000)
+    assert deck.swarm.state().agents == 3
+    assert deck.swarm.stop().startswith("Swarm stopped")
+
+
+def test_an_unknown_workload_is_refused_with_the_names() -> None:
+    with pytest.raises(Refused, match="swarm"):
+        Deck(DeckConfig(workload="nonsense"))
