@@ -89,5 +89,5 @@ class Control(Protocol):
 
     def restart(self, model: str | None = None) -> None:
         """Stop the engine (turns fail with a sentence) and start it again, on another model if named. Recorded data
-        stays. Returns at once; the snapshot shows the progress."""
+        and knobs stay. Returns at once; the snapshot shows the progress."""
         ...

@@ -65,10 +65,13 @@ class Host:
         return run is None or run.stop(timeout)
 
     def restart(self, model: str | None = None) -> None:
+        """See Control. The knobs stay as the operator left them."""
         with self._lifecycle:
             old = self._run
+            knobs = self._snapshot.knobs
             body = self._config.body if model is None else self._config.body.with_model(model)
-            self._config = replace(self._config, body=body)
+            body = replace(body, kv_dtype=knobs.kv_dtype)
+            self._config = replace(self._config, body=body, knobs=knobs)
             if old is not None:
                 old.stopping.set()
                 old.wake()

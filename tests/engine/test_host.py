@@ -163,6 +163,7 @@ def test_a_fault_of_the_engine_stops_it_loudly_and_a_restart_heals(
     host: Host, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ear = Ear()
+    host.set_knobs({"max_running": 3, "policy": "resident-only"}, "page").result(WAIT_S)
     host.submit(ask(20, 10_000), ear).result(WAIT_S)
     until(lambda: len(ear.tokens) > 2)
     monkeypatch.setattr("engine.loop.decide", lambda *a: 1 / 0)
@@ -175,6 +176,7 @@ def test_a_fault_of_the_engine_stops_it_loudly_and_a_restart_heals(
     monkeypatch.undo()
     host.restart()
     host.wait_ready(WAIT_S)
+    assert (host.snapshot.knobs.max_running, host.snapshot.knobs.policy) == (3, "resident-only")
     again = Ear()
     host.submit(ask(), again).result(WAIT_S)
     until(lambda: again.finish is not None)
