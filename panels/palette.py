@@ -42,9 +42,3 @@ def palette(theme: ThemeName) -> Palette:
     column = 0 if theme == "dark" else 1
     meanings = {name: pair[column] for name, pair in table["meaning"].items()}
     return Palette(**table[theme], **meanings)
-
-
-def faded(colour: str, alpha: float) -> str:
-    """'#rrggbb' as rgba() with `alpha` from 0 to 1."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{alpha:g})"
