@@ -94,6 +94,8 @@ def running_app(target: str, env: Mapping[str, str] | None = None, wait_s: float
             _wait_until_up(app, wait_s)
             yield app
         finally:
+            if process.poll() not in (None, 0):
+                print(f"the app ended by itself with status {process.returncode}:\n{app.text()[-4000:]}")
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
                 try:

@@ -1,5 +1,6 @@
 """One palette file: the theme of Streamlit's own widgets has its colours and no others."""
 
+import itertools
 import tomllib
 from pathlib import Path
 
@@ -49,13 +50,13 @@ def test_neighbours_in_the_stack_differ_in_lightness(theme: ThemeName) -> None:
     """So that they are told apart without colour."""
     colours = palette(theme)
     order = ("weights", "runtime", "running_kv", "paused_kv", "blocked_kv")
-    for below, above in zip(order, order[1:], strict=False):
+    for below, above in itertools.pairwise(order):
         assert contrast(getattr(colours, below), getattr(colours, above)) > 1.15
 
 
 def test_every_meaning_has_a_colour_of_its_own() -> None:
     for theme in ("dark", "light"):
-        values = [getattr(palette(theme), name) for name in Palette.__dataclass_fields__]  # type: ignore[arg-type]
+        values = [getattr(palette(theme), name) for name in Palette.__dataclass_fields__]
         assert len(set(values)) == len(values)
 
 
