@@ -1,5 +1,6 @@
 """One life of the engine: open the body, serve until stopped or broken, leave nobody waiting. On its own thread."""
 
+import gc
 import queue
 import random
 import threading
@@ -148,6 +149,9 @@ class Run:
         for sink in self._sinks:
             sink.begin(self._session, first)
         self._core, self._publisher = core, publisher
+        # What the start has made lives as long as the engine: no later collection needs to look at it again.
+        gc.collect()
+        gc.freeze()
         core.event(EventKind.ENGINE, "engine", f"{first.model} ready on {body.backend.name}")
         self._publish_to_host(self, first)
         return core, Commands(core, random.Random(self._config.seed)), Loop(core), publisher

@@ -78,7 +78,7 @@ def events(page: Page) -> str:
 
 
 def test_it_starts_and_the_stack_is_drawn_against_the_ceiling(page: Page) -> None:
-    expect(page.get_by_text("Parkdeck", exact=True)).to_be_visible()
+    expect(page.get_by_text("Parkdeck", exact=True)).to_be_visible(timeout=SOON_MS)
     page.wait_for_selector(".parkdeck-plot .main-svg", timeout=READY_S * 1000)
     assert chart(page, "plot.layout.annotations.some((a) => a.text === 'ceiling 15.5 GiB')")
     assert chart(page, "plot.data.find((t) => t.name === 'ceiling').line.dash") == "dash"
@@ -143,7 +143,7 @@ def test_a_second_tab_agrees_and_a_reload_keeps_the_state(page: Page, app: App, 
     other = open_page(app, chrome)
     other.wait_for_selector(".parkdeck-plot .main-svg")
     assert low_watermark(other) == low_watermark(page)
-    expect(other.get_by_role("combobox", name="Tier policy")).to_have_value("recompute-only")
+    expect(other.get_by_role("combobox", name="Tier policy")).to_have_value("recompute-only", timeout=SOON_MS)
     field = other.get_by_role("spinbutton", name="Slots").first
     field.fill("4")
     field.press("Enter")
@@ -152,7 +152,7 @@ def test_a_second_tab_agrees_and_a_reload_keeps_the_state(page: Page, app: App, 
     page.reload()
     page.wait_for_selector(".parkdeck-plot .main-svg")
     wait_until(page, lambda: slots(page) == "4", "the value after a reload")
-    assert "recompute-only" in events(page)
+    wait_until(page, lambda: "recompute-only" in events(page), "the events after a reload")
     page.wait_for_timeout(2500)
     assert slots(page) == "4"
 
