@@ -267,11 +267,13 @@ class TorchBackend:
         return total, total - free
 
     def warm_up(self) -> None:
-        """Compile or load every kernel that any precision needs. Raises Refused while a turn is open."""
+        """Compile or load every kernel that an operator's switch may need: fp16, q8 and the present precision. Raises
+        Refused while a turn is open."""
         self._refuse_open_turns("warmed up")
         first = self._arena.layout
-        load_kernels([self._layout(dtype) for dtype in sorted(self.kv_dtypes)])
-        for dtype in sorted(self.kv_dtypes - {first.dtype}):
+        wanted = self.kv_dtypes - ({KVDtype.FP32} - {first.dtype})
+        load_kernels([self._layout(dtype) for dtype in sorted(wanted)])
+        for dtype in sorted(wanted - {first.dtype}):
             self._arena.renumber(self._layout(dtype), self._arena.live())
             self._executor.warm_up(self._arena.view)
         self._arena.renumber(first, self._arena.live())

@@ -355,11 +355,11 @@ def test_asked_and_held_host_memory_are_both_told() -> None:
     assert backend.memory().host_held_bytes == 3 * unit
 
 
-def test_warm_up_loads_every_precision_and_keeps_the_first() -> None:
+def test_warm_up_loads_what_a_switch_may_need_and_keeps_the_first() -> None:
     executor = FakeExecutor()
     backend = make(executor=executor)
     backend.warm_up()
-    assert executor.calls == [("warm fp32", 0), ("warm q8", 0), ("warm fp16", 0)]
+    assert executor.calls == [("warm q8", 0), ("warm fp16", 0)]
     assert backend.kv_dtype is KVDtype.FP16
     leaves_nothing(backend)
 
