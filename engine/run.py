@@ -149,7 +149,9 @@ class Run:
         for sink in self._sinks:
             sink.begin(self._session, first)
         self._core, self._publisher = core, publisher
-        # What the start has made lives as long as the engine: no later collection needs to look at it again.
+        # What the start has made lives as long as the engine: no later collection needs to look at it again. An engine
+        # before this one was frozen too and must go first.
+        gc.unfreeze()
         gc.collect()
         gc.freeze()
         core.event(EventKind.ENGINE, "engine", f"{first.model} ready on {body.backend.name}")

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -180,6 +181,24 @@ def test_a_fault_of_the_engine_stops_it_loudly_and_a_restart_heals(
     again = Ear()
     host.submit(ask(), again).result(WAIT_S)
     until(lambda: again.finish is not None)
+
+
+def test_a_restart_frees_the_engine_before_it() -> None:
+    bodies: list[weakref.ref[object]] = []
+
+    def opening(config: BodyConfig, report: Report) -> Body:
+        body = fake_body(256, 256)
+        bodies.append(weakref.ref(body.backend))
+        return body
+
+    host = Host(open_body=opening)
+    host.start()
+    host.wait_ready(WAIT_S)
+    host.restart()
+    host.wait_ready(WAIT_S)
+    assert bodies[0]() is None
+    assert bodies[1]() is not None
+    assert host.stop(WAIT_S)
 
 
 def test_the_start_shows_its_progress_and_a_model_error_is_one_sentence() -> None:
