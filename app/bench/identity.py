@@ -37,9 +37,9 @@ class Mode:
 
 
 def modes(depth: Depth) -> tuple[Mode, ...]:
-    tokens = {"quick": 80, "default": 200, "full": 200}[depth]
+    tokens = {"quick": 40, "default": 200, "full": 200}[depth]
     runs = {"quick": 1, "default": 2, "full": 6}[depth]
-    exact_tokens = {"quick": 16, "default": 200, "full": 200}[depth]
+    exact_tokens = {"quick": 12, "default": 200, "full": 200}[depth]
     verbs = ("pause", "swap", "block", "drop")
     return (
         Mode("fast fp16", False, KVDtype.FP16, verbs, tokens, runs),
@@ -175,7 +175,8 @@ def run(bench: Bench) -> None:
                 differing=differ,
                 leaked=other.leaked_blocks + other.leaked_host_bytes,
             )
-        row_prompts = [source.cut(f"row {i}", 40 + 7 * i) for i in range(16)]
+        longer = 2 if bench.quick else 7
+        row_prompts = [source.cut(f"row {i}", 24 + longer * i) for i in range(16)]
         compared, different = rows_that_differ(body.backend.executor, mode.dtype, row_prompts)
         total["rows"] += different
         bench.row(

@@ -11,6 +11,7 @@ import operator
 import os
 import platform
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, Any, Literal
@@ -84,17 +85,20 @@ class Bench:
 def run_bench(
     name: str, run: Callable[[Bench], None], depth: Depth, *, as_json: bool = False, console: Console | None = None
 ) -> int:
-    """Run it, print it, return the exit status. A ParkdeckError is one sentence and status 2; a fault of ours is raised
-    as it is."""
+    """Run it, print it, return the exit status. A ParkdeckError is one sentence, a fault of ours its traceback on
+    stderr; both are COULD_NOT_RUN."""
     console = console or Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     errors = Console(stderr=True)
     bench = Bench(name, depth, say=lambda line: errors.print(line, style="dim", markup=False, highlight=False))
     try:
         run(bench)
-    except ParkdeckError as error:
-        errors.print(f"{name} could not run: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    except Exception as error:
+        said = str(error) if isinstance(error, ParkdeckError) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, ParkdeckError):
+            errors.print(traceback.format_exc(), markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"{name} could not run: {said}", style="red", markup=False, highlight=False, soft_wrap=True)
         if as_json:
-            print_json(bench, console.file, error=str(error))
+            print_json(bench, console.file, error=said)
         return COULD_NOT_RUN
     print_table(bench, console)
     if as_json:

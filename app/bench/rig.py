@@ -2,6 +2,7 @@
 can act at exactly the token boundary it means."""
 
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from engine.models.resolve import load_model
 from engine.turn import Phase, Priority, TurnId, TurnRequest, TurnUpdate
 
 AUTHOR = "bench"
+STUCK_S = 120.0
 
 
 class Rig:
@@ -67,14 +69,21 @@ class Rig:
         return self.loop.tick().worked
 
     def run_until(self, done: Callable[[], bool], at_boundary: Callable[[], None] | None = None) -> None:
-        """Tick until `done`; `at_boundary` acts between two steps. Raises RuntimeError if nothing moves any more."""
-        idle = 0
+        """Tick until `done`; `at_boundary` acts between two steps. Raises RuntimeError if nothing moves for STUCK_S."""
+        moved_at = self.clock.now()
         while not done():
             if at_boundary is not None:
                 at_boundary()
-            idle = 0 if self.tick() else idle + 1
-            if idle > 20_000:
-                raise RuntimeError("the engine makes no progress")
+            if self.tick():
+                moved_at = self.clock.now()
+            elif self.clock.now() - moved_at < STUCK_S:
+                self.idle()
+            else:
+                raise RuntimeError(f"the engine made no progress for {STUCK_S:g} s")
+
+    def idle(self) -> None:
+        """Let time pass at a boundary with nothing to do: a turn may have to wait, for its dwell for one."""
+        time.sleep(0.001)
 
     def leaked(self) -> tuple[int, int]:
         """Blocks and host bytes still held; both 0 once every turn has ended."""

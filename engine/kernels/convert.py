@@ -61,7 +61,7 @@ def _bits_float(typingctx, bits):
 
 @intrinsic
 def _larger_magnitude(typingctx, peak, bits):
-    """The larger of `peak` and `bits` without its sign bit. numba would widen both to 64 bits, a quarter of the lanes."""
+    """The larger of `peak` and `bits` without its sign bit, in their own width; numba's max widens them to 64 bits."""
 
     def codegen(context, builder, signature, args):
         width = args[0].type.width

@@ -141,14 +141,24 @@ def test_a_bench_prints_a_table_and_json_last(value: float, status: int, capsys:
     assert report["versions"]["torch"]
 
 
-def test_a_bench_that_cannot_run_is_status_two(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("error", "said", "traced"),
+    [
+        (Refused("no GPU is here; run it on one"), "no GPU is here; run it on one", False),
+        (ZeroDivisionError("no positions"), "ZeroDivisionError: no positions", True),
+    ],
+)
+def test_a_bench_that_cannot_run_is_status_two(
+    error: Exception, said: str, traced: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     def run(bench: Bench) -> None:
-        raise Refused("no GPU is here; run it on one")
+        raise error
 
     assert run_bench("demo", run, "default", as_json=True) == 2
     printed = capsys.readouterr()
-    assert json.loads(printed.out.splitlines()[-1])["error"] == "no GPU is here; run it on one"
-    assert "could not run" in printed.err
+    assert json.loads(printed.out.splitlines()[-1])["error"] == said
+    assert f"could not run: {said}" in printed.err
+    assert ("Traceback" in printed.err) is traced
 
 
 @pytest.mark.parametrize(("op", "met"), [("<=", True), (">=", True), ("==", True), ("<", False), (">", False)])

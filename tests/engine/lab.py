@@ -57,6 +57,9 @@ class Lab(Rig):
         self.core.backend.check_integrity()
         return worked
 
+    def idle(self) -> None:
+        """The clock of a lab advances by its ticks."""
+
     def ask(self, length: int, max_tokens: int, salt: int = 0, **more: object) -> TurnId:
         """Submit a prompt of `length` tokens that depends on `salt`."""
         prompt = prompt_of(length, salt)
