@@ -92,7 +92,7 @@ def run_bench(
     bench = Bench(name, depth, say=lambda line: errors.print(line, style="dim", markup=False, highlight=False))
     try:
         run(bench)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, status 1 would say that a target was missed
         said = str(error) if isinstance(error, ParkdeckError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, ParkdeckError):
             errors.print(traceback.format_exc(), markup=False, highlight=False, soft_wrap=True)
