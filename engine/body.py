@@ -8,13 +8,14 @@ from engine.backends.base import Backend
 from engine.costs import Costs
 from engine.errors import Refused
 from engine.geometry import KVDtype
-from engine.models.loaded import LoadedModel
+from engine.models.loaded import ServedModel
 from engine.snapshot import CardScale, Startup
 
 Report = Callable[[Startup], None]
 
 AVERAGE_TURN_TOKENS = 768
 DEFAULT_CARD = "rx9070xt"
+BACKENDS = ("auto", "torch", "vllm", "twin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class BodyConfig:
     times the arena."""
 
     model: str | None = None
-    backend: str = "torch"
+    backend: str = "auto"
     device: str = "auto"
     exact: bool = False
     kv_dtype: KVDtype = KVDtype.FP16
@@ -46,7 +47,7 @@ class Body:
     scaling, the device is the card)."""
 
     backend: Backend
-    model: LoadedModel | None
+    model: ServedModel | None
     costs: Costs
     card: CardScale | None
 
@@ -58,19 +59,44 @@ def open_body(config: BodyConfig, report: Report) -> Body:
     """Load the model and build the backend. Raises ModelError or Refused with one sentence for the user."""
     import torch
 
-    from engine.backends.torch.build import build_torch_backend
-    from engine.models.resolve import load_model
     from engine.telemetry.card import card_scale, load_card, standin_arena_tokens
 
-    if config.backend not in ("torch", "auto"):
-        raise Refused(f"there is no backend {config.backend!r}; choose torch")
+    choice = chosen_backend(config.backend)
     report(Startup("load", None, "looking for the model"))
-    model = load_model(config.model, lambda p: report(Startup(p.stage, p.fraction, p.note)))
     real_card = config.ceiling_bytes is not None or (config.device != "cpu" and torch.cuda.is_available())
-    standin = None if real_card else standin_arena_tokens(config.slots, config.average_turn_tokens)
+    tokens = config.arena_tokens
+    if tokens is None and not real_card:
+        tokens = standin_arena_tokens(config.slots, config.average_turn_tokens)
+    backend, model = (_open_vllm if choice == "vllm" else _open_torch)(config, tokens, report)
+    report(Startup("calibrate", None, "measuring copies, prefill and decode"))
+    costs = backend.calibrate()
+    card = card_scale(load_card(config.card), backend.memory().arena_bytes) if not real_card else None
+    return Body(backend, model, costs, card)
+
+
+def chosen_backend(choice: str) -> str:
+    """torch or vllm; auto takes vLLM where it is installed beside a GPU. Raises Refused for any other name."""
+    if choice not in BACKENDS:
+        raise Refused(f"there is no backend {choice!r}; choose one of {', '.join(BACKENDS)}")
+    if choice == "twin":
+        raise Refused("the twin cannot be run yet; choose torch or vllm")
+    if choice != "auto":
+        return choice
+    import torch
+
+    from engine.backends.vllm.hooks import installed
+
+    return "vllm" if torch.cuda.is_available() and installed() else "torch"
+
+
+def _open_torch(config: BodyConfig, arena_tokens: int | None, report: Report) -> tuple[Backend, ServedModel]:
+    from engine.backends.torch.build import build_torch_backend
+    from engine.models.resolve import load_model
+
+    model = load_model(config.model, lambda p: report(Startup(p.stage, p.fraction, p.note)))
     backend = build_torch_backend(
         model,
-        arena_tokens=config.arena_tokens or standin,
+        arena_tokens=arena_tokens,
         ceiling_bytes=config.ceiling_bytes,
         host_bytes=config.host_bytes,
         kv_dtype=config.kv_dtype,
@@ -78,7 +104,20 @@ def open_body(config: BodyConfig, report: Report) -> Body:
         device=config.device,
         progress=lambda fraction, note: report(Startup("compile", fraction, note)),
     )
-    report(Startup("calibrate", None, "measuring copies, prefill and decode"))
-    costs = backend.calibrate()
-    card = card_scale(load_card(config.card), backend.memory().arena_bytes) if not real_card else None
-    return Body(backend, model, costs, card)
+    return backend, model.served
+
+
+def _open_vllm(config: BodyConfig, arena_tokens: int | None, report: Report) -> tuple[Backend, ServedModel]:
+    from engine.backends.vllm.build import build_vllm_backend
+    from engine.models.resolve import find_model
+
+    directory, model = find_model(config.model, lambda p: report(Startup(p.stage, p.fraction, p.note)))
+    backend = build_vllm_backend(
+        directory,
+        arena_tokens=arena_tokens,
+        ceiling_bytes=config.ceiling_bytes,
+        host_bytes=config.host_bytes,
+        kv_dtype=config.kv_dtype,
+        progress=lambda fraction, note: report(Startup("load", fraction, note)),
+    )
+    return backend, model

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from engine.events import Event, Interval
 from engine.knobs import Knobs
-from engine.models.loaded import LoadedModel
+from engine.models.loaded import ServedModel
 from engine.snapshot import Sample, Snapshot
 from engine.turn import TurnId, TurnRequest, TurnUpdate
 
@@ -52,7 +52,7 @@ class Control(Protocol):
         ...
 
     @property
-    def model(self) -> LoadedModel | None:
+    def model(self) -> ServedModel | None:
         """None until it is loaded."""
         ...
 

@@ -16,7 +16,7 @@ from engine.errors import CorruptCopy
 from engine.events import Event, EventKind, Interval
 from engine.knobs import Knobs
 from engine.ledger import Ledger, LiveTurn
-from engine.models.loaded import LoadedModel
+from engine.models.loaded import ServedModel
 from engine.snapshot import Counters
 from engine.stats import Stats
 from engine.turn import Finish, Phase, Tier, TurnUpdate
@@ -34,7 +34,7 @@ class Core:
         self,
         clock: EngineClock,
         backend: Backend,
-        model: LoadedModel | None,
+        model: ServedModel | None,
         ledger: Ledger,
         costs: Costs,
         on_event: Callable[[Event], None],

@@ -13,15 +13,17 @@ ALIGNMENT = 64
 
 
 class KVDtype(StrEnum):
-    """Precision of the KV cache. FP32 exists for exact mode and tests; operators switch between FP16 and Q8."""
+    """Precision of the KV cache. Operators switch between FP16 and Q8; FP32 is for exact mode and tests, and like BF16
+    for models that a backend runs in that precision."""
 
     FP32 = "fp32"
+    BF16 = "bf16"
     FP16 = "fp16"
     Q8 = "q8"
 
     @property
     def element_bytes(self) -> int:
-        return {KVDtype.FP32: 4, KVDtype.FP16: 2, KVDtype.Q8: 1}[self]
+        return {KVDtype.FP32: 4, KVDtype.BF16: 2, KVDtype.FP16: 2, KVDtype.Q8: 1}[self]
 
     @property
     def has_scales(self) -> bool:

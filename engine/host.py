@@ -19,7 +19,7 @@ from engine.control import Listener, Sink, Unblock
 from engine.errors import Refused
 from engine.events import Event
 from engine.knobs import Knobs
-from engine.models.loaded import LoadedModel
+from engine.models.loaded import ServedModel
 from engine.publish import samples_since
 from engine.run import HostConfig, Run, blank_snapshot
 from engine.snapshot import HostState, Sample, Snapshot
@@ -116,7 +116,7 @@ class Host:
         return self._snapshot
 
     @property
-    def model(self) -> LoadedModel | None:
+    def model(self) -> ServedModel | None:
         return self._run.model if self._run else None
 
     def samples(self, since: float = float("-inf")) -> Sequence[Sample]:

@@ -158,7 +158,7 @@ class Loop:
 
     def _is_eos(self, turn: LiveTurn, token: int) -> bool:
         model = self._core.model
-        return not turn.request.ignore_eos and model is not None and token in model.config.eos_ids
+        return not turn.request.ignore_eos and model is not None and token in model.eos_ids
 
     def _stop(self, turn: LiveTurn, now: float, finish: Finish) -> None:
         core = self._core

@@ -49,7 +49,7 @@ class Publisher:
             at=at,
             utc=core.clock.utc(at),
             step=core.step,
-            model=core.model.config.name if core.model else core.backend.name,
+            model=core.model.name if core.model else core.backend.name,
             backend=core.backend.name,
             knobs=core.knobs,
             policies=tuple(sorted(policies())),

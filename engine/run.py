@@ -19,7 +19,7 @@ from engine.errors import ParkdeckError, Refused
 from engine.events import Event, EventKind, Interval
 from engine.knobs import Knobs
 from engine.loop import Loop, Ticked
-from engine.models.loaded import LoadedModel
+from engine.models.loaded import ServedModel
 from engine.policies import policies
 from engine.publish import Publisher
 from engine.snapshot import HostState, Sample, Snapshot, Startup
@@ -78,7 +78,7 @@ class Run:
     # -- from other threads -----------------------------------------------------------------------------------------
 
     @property
-    def model(self) -> LoadedModel | None:
+    def model(self) -> ServedModel | None:
         return self._core.model if self._core else None
 
     def samples(self) -> Sequence[Sample]:

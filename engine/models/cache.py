@@ -1,6 +1,7 @@
 """Converted GGUF models, kept as safetensors in the user's cache so that a warm start maps them and is done.
 
-An entry is a directory `models/<key>/` of model.safetensors, tokenizer.json and model.json. It is written beside its
+An entry is a directory `models/<key>/` of model.safetensors, tokenizer.json, model.json, and config.json, with which it
+can be read by whatever reads Hugging Face's directories. It is written beside its
 place and renamed into it, so an entry is whole or absent, whatever is killed when, and two processes may convert at
 once: the second finds the first one's entry and takes it. The key holds the format's version, the file's path, size
 and time, and a hash of its header, so a warm start never reads the whole file.
@@ -21,7 +22,7 @@ import platformdirs
 import psutil
 
 from engine.errors import ModelError
-from engine.models.config import ModelConfig, RopeConfig
+from engine.models.config import ModelConfig, RopeConfig, hugging_face_config
 from engine.models.loaded import LoadedModel
 from engine.models.progress import Progress, Report
 from engine.models.safetensors_file import map_tensors, read_header
@@ -29,7 +30,7 @@ from engine.models.shapes import check_shapes
 from engine.models.template import ChatTemplate
 from engine.models.tokenizer import TextTokenizer, load_tokenizer
 
-FORMAT = 1
+FORMAT = 2
 _HEADER_BYTES = 4 << 20
 _WEIGHTS, _TOKENIZER, _MODEL = "model.safetensors", "tokenizer.json", "model.json"
 
@@ -100,6 +101,7 @@ def load_entry(entry: Path) -> LoadedModel:
         weights=map_tensors(entry / _WEIGHTS, stored),
         tokenizer=tokenizer,
         template=template,
+        path=entry,
         source=source,
         revision=entry.name,
         note=note,
@@ -182,6 +184,8 @@ def _convert_into(entry: Path, path: Path, source: str, report: Report) -> None:
             "source": source,
             "note": note,
         }
+        hugging_face = json.dumps(hugging_face_config(model.config), indent=1)
+        (draft / "config.json").write_text(hugging_face, encoding="utf-8")
         (draft / _MODEL).write_text(json.dumps(stated, ensure_ascii=False, indent=1), encoding="utf-8")
 
     publish(entry, write)

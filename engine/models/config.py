@@ -1,7 +1,7 @@
 """What the engine knows of a model: its shape, its rotary embedding, its end tokens. Built by the readers beside it."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from engine.geometry import KVGeometry
 
@@ -45,3 +45,43 @@ class ModelConfig:
     @property
     def geometry(self) -> KVGeometry:
         return KVGeometry(self.layers, self.kv_heads, self.head_dim)
+
+
+_CLASSES: dict[Architecture, str] = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+}
+
+
+def hugging_face_config(config: ModelConfig) -> dict[str, Any]:
+    """The same as a config.json, for readers that know no other form."""
+    stated: dict[str, Any] = {
+        "architectures": [_CLASSES[config.architecture]],
+        "model_type": config.architecture,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_dim,
+        "vocab_size": config.vocab_size,
+        "max_position_embeddings": config.max_context,
+        "rms_norm_eps": config.rms_norm_eps,
+        "rope_theta": config.rope.theta,
+        "tie_word_embeddings": config.tied_head,
+        "attention_bias": config.qkv_bias,
+        "hidden_act": "silu",
+        "eos_token_id": sorted(config.eos_ids),
+        "bos_token_id": config.bos_id,
+        "dtype": "float32",
+    }
+    if config.rope.kind != "default":
+        stated["rope_scaling"] = {
+            "rope_type": config.rope.kind,
+            "factor": config.rope.factor,
+            "low_freq_factor": config.rope.low_freq_factor,
+            "high_freq_factor": config.rope.high_freq_factor,
+            "original_max_position_embeddings": config.rope.original_max_position,
+        }
+    return stated

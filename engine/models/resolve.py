@@ -8,11 +8,11 @@ from engine.models.cache import CachedModel, cache_dir, list_entries, load_gguf
 from engine.models.fetch import DEFAULT_FILE, DEFAULT_REQUIREMENT, default_model_file
 from engine.models.file_kind import GGUF_MAGIC, PICKLES, looks_like, pickle_refused
 from engine.models.hub import fetch_from_hub, is_hub_id
-from engine.models.loaded import LoadedModel
+from engine.models.loaded import LoadedModel, ServedModel
 from engine.models.progress import Progress, Report, silent
-from engine.models.safetensors_reader import read_directory
+from engine.models.safetensors_reader import read_directory, read_served
 
-__all__ = ["DEFAULT_MODEL", "CachedModel", "Progress", "Report", "list_models", "load_model"]
+__all__ = ["DEFAULT_MODEL", "CachedModel", "Progress", "Report", "find_model", "list_models", "load_model"]
 
 DEFAULT_MODEL = "default"
 
@@ -39,6 +39,22 @@ def load_model(choice: str | None = None, progress: Report = silent) -> LoadedMo
         f"{wanted}: no such file or directory, and not a Hugging Face id; give a GGUF file, a directory of safetensors "
         "or an id as org/name."
     )
+
+
+def find_model(choice: str | None = None, progress: Report = silent) -> tuple[Path, ServedModel]:
+    """A model for a backend that reads weights by itself: its directory as Hugging Face lays it out, and its text side.
+
+    As `load_model`, but a directory may hold any architecture and quantization. Raises ModelError.
+    """
+    wanted = (choice or os.environ.get("PARKDECK_MODEL") or DEFAULT_MODEL).strip()
+    path = Path(wanted).expanduser()
+    if wanted != DEFAULT_MODEL and path.is_dir():
+        return path, read_served(path, str(path.resolve()))
+    if wanted != DEFAULT_MODEL and not path.exists() and is_hub_id(wanted) and ":" not in wanted:
+        path = fetch_from_hub(wanted, progress)
+        return path, read_served(path, f"Hugging Face {wanted}", wanted.split("/")[1])
+    loaded = load_model(choice, progress)
+    return loaded.path, loaded.served
 
 
 def list_models() -> list[CachedModel]:

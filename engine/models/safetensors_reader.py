@@ -11,7 +11,7 @@ from engine.models.architectures import experts_refused, served
 from engine.models.config import Architecture, ModelConfig
 from engine.models.end_tokens import end_ids
 from engine.models.file_kind import PICKLES, pickle_refused
-from engine.models.loaded import LoadedModel
+from engine.models.loaded import LoadedModel, ServedModel
 from engine.models.rope import rope_from_config
 from engine.models.safetensors_file import StoredTensor, map_tensors, read_header
 from engine.models.shapes import check_config, check_shapes
@@ -43,15 +43,37 @@ def read_directory(path: Path, source: str, name: str | None = None) -> LoadedMo
     for file in sorted({file for file, _ in tensors.values()}):
         weights |= map_tensors(file, {tensor: entry for tensor, (at, entry) in tensors.items() if at == file})
     settings = _json(path / "tokenizer_config.json")
-    tokenizer = _tokenizer(path, config, settings)
+    tokenizer = _tokenizer(path, config.vocab_size, config.eos_ids, config.bos_id, settings)
     return LoadedModel(
         config=config,
         weights=weights,
         tokenizer=tokenizer,
         template=_template(path, settings),
+        path=path,
         source=source,
         revision=_revision(raw, stored),
         note="weights as stored in the safetensors files",
+    )
+
+
+def read_served(path: Path, source: str, name: str | None = None) -> ServedModel:
+    """The text side alone, whatever the architecture. Raises ModelError naming file and reason."""
+    file = str(path / "config.json")
+    raw = _json(path / "config.json", required=True)
+    if not any(path.glob("*.safetensors")):
+        raise _no_weights(path)
+    # Multimodal models keep what concerns text in a part of its own.
+    part = raw.get("text_config")
+    text = raw | part if isinstance(part, dict) else raw
+    eos, vocab = _eos(path, [text, _json(path / "generation_config.json")]), _integer(text, "vocab_size", file)
+    settings, bos = _json(path / "tokenizer_config.json"), text.get("bos_token_id")
+    return ServedModel(
+        name=name or path.resolve().name,
+        max_context=_integer(text, "max_position_embeddings", file),
+        eos_ids=eos,
+        tokenizer=_tokenizer(path, vocab, eos, bos if isinstance(bos, int) else None, settings),
+        template=_template(path, settings),
+        source=source,
     )
 
 
@@ -167,18 +189,20 @@ def _eos(path: Path, sources: list[Mapping[str, Any]]) -> frozenset[int]:
     return end_ids(stated, control)
 
 
-def _tokenizer(path: Path, config: ModelConfig, settings: Mapping[str, Any]) -> TextTokenizer:
+def _tokenizer(
+    path: Path, vocab_size: int, eos_ids: frozenset[int], bos_id: int | None, settings: Mapping[str, Any]
+) -> TextTokenizer:
     tokenizer = load_tokenizer(path / "tokenizer.json")
     bos_name = _spelled(settings.get("bos_token"))
     bos = tokenizer.token_to_id(bos_name) if bos_name else None
-    bos = config.bos_id if bos is None else bos
+    bos = bos_id if bos is None else bos
     # The post-processor tells whether plain text starts with the start token, unless the settings say so outright.
     added = tokenizer.encode("", add_special_tokens=True).ids[:1] == [bos]
     add_bos = settings.get("add_bos_token")
     return TextTokenizer(
         tokenizer,
-        vocab_size=config.vocab_size,
-        eos_ids=config.eos_ids,
+        vocab_size=vocab_size,
+        eos_ids=eos_ids,
         bos_id=bos,
         add_bos=added if add_bos is None else bool(add_bos),
     )

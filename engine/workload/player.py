@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 
 from engine.control import Control, Unblock
 from engine.errors import Refused
-from engine.models.loaded import LoadedModel
+from engine.models.loaded import ServedModel
 from engine.turn import Finish, TurnId, TurnRequest, TurnUpdate
 from engine.workload.agent import Agent
 from engine.workload.pace import pace_for
@@ -38,7 +38,7 @@ class Player:
         self._workload = workload
         self._speed = speed
         self._pace = 1.0
-        self._paced: LoadedModel | None = None
+        self._paced: ServedModel | None = None
         self._seed = seed
         self._wanted = 0
         self._agents: dict[int, Agent] = {}
@@ -48,7 +48,7 @@ class Player:
         self._inbox: SimpleQueue[Happening] = SimpleQueue()
         self._first: list[Happening] = []
         self._closed = False
-        self._model: LoadedModel | None = None
+        self._model: ServedModel | None = None
         self._source: PromptSource | None = None
         self._notes = workload.notes
         self._gone = (0.0, 0.0)
@@ -143,7 +143,7 @@ class Player:
             self._after(now, MODEL_POLL_S, agent, partial(self._take_turn, agent), scaled=False)
             return
         self._find_pace(model, now)
-        turn = fit_turn(agent.scripted, model.config.max_context)
+        turn = fit_turn(agent.scripted, model.max_context)
         epoch = agent.begin(turn)
         first = turn.rounds[0]
         prompt = self._tokens(model, agent, first.appended, now)
@@ -160,7 +160,7 @@ class Player:
         future = self._control.submit(request, partial(self._listen, agent.key, epoch), AUTHOR)
         future.add_done_callback(partial(self._answered, agent.key, epoch))
 
-    def _tokens(self, model: LoadedModel, agent: Agent, count: int, now: float) -> tuple[int, ...] | None:
+    def _tokens(self, model: ServedModel, agent: Agent, count: int, now: float) -> tuple[int, ...] | None:
         """None: no text could be cut, and the agent's turn was given up."""
         try:
             if self._source is None or model is not self._model:
@@ -170,14 +170,14 @@ class Player:
             self._refusal(agent, str(error), now)
             return None
 
-    def _meet(self, model: LoadedModel) -> PromptSource:
+    def _meet(self, model: ServedModel) -> PromptSource:
         """A model that is new to the player: its tokenizer and its context."""
         source = PromptSource(model.tokenizer, self._seed)
         self._model = model
-        self._notes = fit(self._workload, model.config.max_context).notes
+        self._notes = fit(self._workload, model.max_context).notes
         return source
 
-    def _find_pace(self, model: LoadedModel, now: float) -> None:
+    def _find_pace(self, model: ServedModel, now: float) -> None:
         """Once for each model, as soon as the engine's costs are measured."""
         costs = self._control.snapshot.costs
         if model is self._paced or costs is None:

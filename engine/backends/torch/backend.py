@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 import torch
 
 from engine.backends.base import Converted, DeviceMemory, Holding, Moved, StepPlan, StepResult
+from engine.backends.hostmem import available_host_bytes, host_pool_limit
+from engine.backends.limits import check_keep, check_tokens, validated
 from engine.backends.torch.arena import Arena, aligned_bytes
 from engine.backends.torch.calibrate import measure_costs
 from engine.backends.torch.convert import convert_arena, load_kernels, scratch_bytes
 from engine.backends.torch.executor import Executor
-from engine.backends.torch.hostmem import available_host_bytes, host_pool_limit
 from engine.backends.torch.hostpool import HostPool, unit_bytes
-from engine.backends.torch.sampling import validated
 from engine.backends.torch.stepper import run_step
 from engine.backends.torch.turns import OpenTurn
 from engine.costs import Costs
@@ -99,16 +99,10 @@ class TorchBackend:
             raise Refused(f"Turn {turn} is open already; give each turn an id of its own.")
         if not tokens:
             raise Refused("A turn needs at least one token; give a prompt.")
-        self._check_tokens(tokens, len(tokens))
+        check_tokens(tokens, len(tokens), self.max_context, self.vocab_size)
         seed = validated(sampling).seed
         drawn = secrets.randbits(64) if seed is None else seed
         self._turns[turn] = OpenTurn(turn, list(tokens), sampling, drawn)
-
-    def _check_tokens(self, tokens: Sequence[int], context: int) -> None:
-        if context > self.max_context:
-            raise Refused(f"The turn has {context} tokens, the model takes {self.max_context}; shorten it.")
-        if tokens and not (min(tokens) >= 0 and max(tokens) < self.vocab_size):
-            raise Refused(f"Tokens go from 0 to {self.vocab_size - 1}; {min(tokens)} to {max(tokens)} were given.")
 
     def step(self, plan: StepPlan) -> StepResult:
         for work in plan.work:
@@ -119,12 +113,8 @@ class TorchBackend:
         """Raises Refused, with nothing changed, for a `keep` outside the turn, bad tokens, or nothing left at all."""
         state = self._turn(turn)
         total = keep + len(tokens)
-        if not 0 <= keep <= len(state.tokens) or total == 0:
-            raise Refused(
-                f"Turn {turn} has {len(state.tokens)} tokens and was to keep {keep} and add {len(tokens)}; "
-                "keep at most what it has, and at least one token in all."
-            )
-        self._check_tokens(tokens, total)
+        check_keep(turn, len(state.tokens), keep, len(tokens))
+        check_tokens(tokens, total, self.max_context, self.vocab_size)
         state.tokens = [*state.tokens[:keep], *tokens]
         self._cut_kv(state, min(state.kv_tokens, keep, total - 1))
 

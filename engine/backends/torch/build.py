@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import torch
 
+from engine.backends.hostmem import available_host_bytes, host_pool_limit
 from engine.backends.torch.backend import TorchBackend
 from engine.backends.torch.convert import scratch_bytes
 from engine.backends.torch.cpu import CpuExecutor
 from engine.backends.torch.executor import Executor
-from engine.backends.torch.hostmem import available_host_bytes, host_pool_limit
 from engine.backends.torch.weights import Model
 from engine.errors import Refused
 from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype

@@ -4,42 +4,17 @@ Randomness is counter-based: Philox keyed by the turn's seed, its counter the po
 turn draws the same tokens whatever runs beside it and however often it was paused, moved or computed again.
 """
 
-import math
-
 import numpy as np
 
-from engine.errors import ParkdeckError, Refused
+from engine.backends.limits import SEED_BITS
+from engine.errors import ParkdeckError
 from engine.turn import Sampling
 
-MAX_TEMPERATURE = 10.0
-SEED_BITS = 64
 NUCLEUS_FIRST_LOOK = 1024
 
 
 class UnusableLogits(ParkdeckError):
     """The model's scores for a turn hold NaN or an infinity; that turn fails alone."""
-
-
-def validated(sampling: Sampling) -> Sampling:
-    """`sampling` itself. Raises Refused with the value, its range and what to do."""
-    temperature, top_p, top_k, seed = sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed
-    if not _real(temperature) or not 0 <= temperature <= MAX_TEMPERATURE:
-        raise Refused(f"temperature is {temperature!r}; give a number from 0 (greedy) to {MAX_TEMPERATURE:g}.")
-    if not _real(top_p) or not 0 < top_p <= 1:
-        raise Refused(f"top_p is {top_p!r}; give a number above 0 and up to 1 (off).")
-    if not _whole(top_k) or top_k < 0:
-        raise Refused(f"top_k is {top_k!r}; give a whole number from 0 (off) upwards.")
-    if seed is not None and not (_whole(seed) and -(2 ** (SEED_BITS - 1)) <= seed < 2**SEED_BITS):
-        raise Refused(f"seed is {seed!r}; give a whole number of at most {SEED_BITS} bits.")
-    return sampling
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _real(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def sample(logits: np.ndarray, sampling: Sampling, seed: int, position: int) -> int:

@@ -10,9 +10,9 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.backends.hostmem import available_host_bytes, host_pool_limit
 from engine.backends.torch.convert import scratch_bytes
 from engine.backends.torch.copies import Job, Span, merged
-from engine.backends.torch.hostmem import available_host_bytes, host_pool_limit
 from engine.backends.torch.hostpool import HostPool, Parked, unit_bytes
 from engine.errors import CorruptCopy, IntegrityError, Refused
 from engine.geometry import BlockLayout, KVDtype, KVGeometry

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from engine.backends.torch.sampling import UnusableLogits, sample, uniform, validated
+from engine.backends.limits import validated
+from engine.backends.torch.sampling import UnusableLogits, sample, uniform
 from engine.errors import Refused
 from engine.turn import Sampling
 
