@@ -1,5 +1,6 @@
 """`parkdeck`: the page, the engine in a terminal, models, exports, benches. Heavy imports happen inside a command."""
 
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -10,6 +11,12 @@ from typing import Annotated, Any
 import typer
 
 ERROR = 2
+
+
+def _text(name: str, hint: str) -> Any:
+    return Annotated[str | None, typer.Option(name, help=hint)]
+
+
 MAKE = typer.Typer(
     name="parkdeck",
     help="Shows and steers where every turn's KV cache is parked.",
@@ -17,13 +24,21 @@ MAKE = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-Model = Annotated[str | None, typer.Option("--model", help="GGUF file, safetensors folder or Hugging Face id.")]
-Agents = Annotated[int | None, typer.Option("--agents", help="How many agents take turns.")]
-Speed = Annotated[float, typer.Option("--speed", help="How fast agents think and tools answer.")]
-KVDtype = Annotated[str | None, typer.Option("--kv-dtype", help="KV precision at the start: fp16 or q8.")]
-Policy = Annotated[str | None, typer.Option("--policy", help="Tier policy: walk-down, recompute-only, resident-only.")]
-Ceiling = Annotated[str | None, typer.Option("--ceiling", help="Use this much device memory, no card scale: 15.5GiB.")]
-Workload = Annotated[str | None, typer.Option("--workload", help="A shipped workload's name, or a .jsonl file.")]
+BackendOption = Annotated[str | None, typer.Option("--backend", help="What runs the model: auto, torch, vllm or twin.")]
+ENGINE_OPTIONS: dict[str, tuple[str, Any]] = {
+    "model": ("PARKDECK_MODEL", _text("--model", "GGUF file, safetensors folder or Hugging Face id.")),
+    "backend": ("PARKDECK_BACKEND", BackendOption),
+    "agents": ("PARKDECK_AGENTS", Annotated[int | None, typer.Option("--agents", help="How many agents take turns.")]),
+    "speed": (
+        "PARKDECK_SPEED",
+        Annotated[float | None, typer.Option("--speed", help="How fast agents think and tools answer; else 1.")],
+    ),
+    "kv_dtype": ("PARKDECK_KV_DTYPE", _text("--kv-dtype", "KV precision at the start: fp16 or q8.")),
+    "policy": ("PARKDECK_POLICY", _text("--policy", "Tier policy: walk-down, recompute-only, resident-only.")),
+    "ceiling": ("PARKDECK_CEILING", _text("--ceiling", "Use this much device memory, no card scale: 15.5GiB.")),
+    "workload": ("PARKDECK_WORKLOAD", _text("--workload", "A shipped workload's name, or a .jsonl file.")),
+}
+"""Options of every command that starts the engine: the variable that the app reads, and the option's type."""
 
 
 def told(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,22 +57,33 @@ def told(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def with_engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds ENGINE_OPTIONS; the command gets `chosen`, those that were given, as variables of the environment."""
+
+    @wraps(command)
+    def run(**options: Any) -> Any:
+        given = {variable: options.pop(name) for name, (variable, _) in ENGINE_OPTIONS.items()}
+        return command(**options, chosen={name: str(value) for name, value in given.items() if value is not None})
+
+    own = [p for p in inspect.signature(command).parameters.values() if p.name != "chosen"]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, (_, kind) in ENGINE_OPTIONS.items()
+    ]
+    run.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+    return run
+
+
 @MAKE.command()
 @told
+@with_engine_options
 def up(
+    chosen: dict[str, str],
     port: Annotated[int | None, typer.Option("--port", help="Port of the page; the next free one if taken.")] = None,
-    model: Model = None,
-    agents: Agents = None,
-    speed: Speed = 1.0,
-    kv_dtype: KVDtype = None,
-    policy: Policy = None,
-    ceiling: Ceiling = None,
-    workload: Workload = None,
 ) -> None:
     """Start the page, the engine and the swarm: the same as `streamlit run app`."""
     from app.settings import config_from
 
-    chosen = _environment(model, agents, speed, kv_dtype, policy, ceiling, workload)
     config_from({**os.environ, **chosen})
     command = [sys.executable, "-m", "streamlit", "run", str(Path(__file__).resolve().parent)]
     if port is not None:
@@ -67,15 +93,10 @@ def up(
 
 @MAKE.command()
 @told
+@with_engine_options
 def swarm(
+    chosen: dict[str, str],
     seconds: Annotated[float | None, typer.Option("--seconds", help="End by itself after so long a run.")] = None,
-    model: Model = None,
-    agents: Agents = None,
-    speed: Speed = 1.0,
-    kv_dtype: KVDtype = None,
-    policy: Policy = None,
-    ceiling: Ceiling = None,
-    workload: Workload = None,
 ) -> None:
     """Run engine and swarm in the terminal, with a live table; Ctrl-C ends it."""
     from engine.kernels.threads import configure_threads
@@ -84,7 +105,6 @@ def swarm(
     from app.settings import config_from
     from app.terminal import run_swarm
 
-    chosen = _environment(model, agents, speed, kv_dtype, policy, ceiling, workload)
     run_swarm(config_from({**os.environ, **chosen}), seconds)
 
 
@@ -130,6 +150,7 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Within 50 s on 2 cores.")] = False,
     full: Annotated[bool, typer.Option("--full", help="As long as it takes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")] = False,
+    backend: BackendOption = "torch",
 ) -> None:
     """Measure one promise: exit status 0 all targets met, 1 one missed, 2 it could not run."""
     from engine.kernels.threads import configure_threads
@@ -148,33 +169,11 @@ def bench(
     if quick and full:
         raise Refused("--quick and --full exclude each other; give one of them")
     depth: Depth = "quick" if quick else "full" if full else "default"
-    raise typer.Exit(run_bench(name, known[name], depth, as_json=as_json))
+    raise typer.Exit(run_bench(name, known[name], depth, backend or "torch", as_json=as_json))
 
 
 def main() -> None:
     MAKE()
-
-
-def _environment(
-    model: str | None,
-    agents: int | None,
-    speed: float,
-    kv_dtype: str | None,
-    policy: str | None,
-    ceiling: str | None,
-    workload: str | None,
-) -> dict[str, str]:
-    """Options as the variables that the app reads; what is not given is left to the environment."""
-    given = {
-        "PARKDECK_MODEL": model,
-        "PARKDECK_AGENTS": agents,
-        "PARKDECK_SPEED": speed if speed != 1.0 else None,
-        "PARKDECK_KV_DTYPE": kv_dtype,
-        "PARKDECK_POLICY": policy,
-        "PARKDECK_CEILING": ceiling,
-        "PARKDECK_WORKLOAD": workload,
-    }
-    return {name: str(value) for name, value in given.items() if value is not None}
 
 
 def _list_sessions() -> None:

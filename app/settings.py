@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from app.deck import DEFAULT_WORKLOAD, DeckConfig
-from engine.body import BodyConfig
+from engine.body import BACKENDS, BodyConfig
 from engine.errors import Refused
 from engine.host import HostConfig
 from engine.knobs import Knobs
@@ -18,8 +18,8 @@ OFF = frozenset({"0", "off", "no", "false"})
 
 
 def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
-    """PARKDECK_MODEL, _WORKLOAD, _AGENTS, _SPEED, _KV_DTYPE, _POLICY, _CEILING, and _SWARM (off: it waits for its
-    button). Raises Refused or BadKnob for a value that cannot be."""
+    """PARKDECK_MODEL, _BACKEND, _WORKLOAD, _AGENTS, _SPEED, _KV_DTYPE, _POLICY, _CEILING, and _SWARM (off: it waits
+    for its button). Raises Refused or BadKnob for a value that cannot be."""
     knobs = Knobs().changed(
         {
             name: environment[variable]
@@ -28,7 +28,10 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
         }
     )
     ceiling = environment.get("PARKDECK_CEILING")
-    body = BodyConfig(kv_dtype=knobs.kv_dtype, ceiling_bytes=size_of(ceiling) if ceiling else None)
+    backend = environment.get("PARKDECK_BACKEND") or BodyConfig().backend
+    if backend not in BACKENDS:
+        raise Refused(f"there is no backend {backend!r}; choose one of {', '.join(BACKENDS)}")
+    body = BodyConfig(backend=backend, kv_dtype=knobs.kv_dtype, ceiling_bytes=size_of(ceiling) if ceiling else None)
     config = DeckConfig(
         host=HostConfig(body=replace(body, model=environment.get("PARKDECK_MODEL") or None), knobs=knobs),
         workload=environment.get("PARKDECK_WORKLOAD") or DEFAULT_WORKLOAD,

@@ -87,7 +87,7 @@ class Control(Protocol):
         """Write a sentence into the events: something an operator did beside the engine (the swarm's speed, say)."""
         ...
 
-    def restart(self, model: str | None = None) -> None:
-        """Stop the engine (turns fail with a sentence) and start it again, on another model if named. Recorded data
-        and knobs stay. Returns at once; the snapshot shows the progress."""
+    def restart(self, model: str | None = None, backend: str | None = None) -> None:
+        """Stop the engine (turns fail with a sentence) and start it again, on another model or backend if named.
+        Recorded data and knobs stay. Returns at once; the snapshot shows the progress."""
         ...

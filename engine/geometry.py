@@ -22,6 +22,11 @@ class KVDtype(StrEnum):
     Q8 = "q8"
 
     @property
+    def switchable(self) -> bool:
+        """An operator may choose it."""
+        return self in (KVDtype.FP16, KVDtype.Q8)
+
+    @property
     def element_bytes(self) -> int:
         return {KVDtype.FP32: 4, KVDtype.BF16: 2, KVDtype.FP16: 2, KVDtype.Q8: 1}[self]
 

@@ -64,13 +64,14 @@ class Host:
             run = self._run
         return run is None or run.stop(timeout)
 
-    def restart(self, model: str | None = None) -> None:
-        """See Control. The knobs stay as the operator left them."""
+    def restart(self, model: str | None = None, backend: str | None = None) -> None:
+        """See Control. The knobs stay as the operator left them, KV precision where the next body may have it."""
         with self._lifecycle:
             old = self._run
             knobs = self._snapshot.knobs
             body = self._config.body if model is None else self._config.body.with_model(model)
-            body = replace(body, kv_dtype=knobs.kv_dtype)
+            dtype = knobs.kv_dtype if knobs.kv_dtype.switchable else body.kv_dtype
+            body = replace(body, kv_dtype=dtype, backend=backend or body.backend)
             self._config = replace(self._config, body=body, knobs=knobs)
             if old is not None:
                 old.stopping.set()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from engine.backends.base import DeviceMemory
 from engine.core import Core
-from engine.geometry import KVDtype, blocks_for
+from engine.geometry import BlockLayout, KVDtype, blocks_for
 from engine.ledger import LiveTurn
 from engine.policies import policies
 from engine.snapshot import Bands, CardScale, HostState, Sample, Snapshot, TurnRow
@@ -127,8 +127,13 @@ def _bands(core: Core, memory: DeviceMemory) -> Bands:
         forced=forced * memory.block_bytes,
         other=None if memory.device_used is None else max(0, memory.device_used - accounted),
         arena=memory.arena_bytes,
-        at_other_dtype=(running + paused + blocked) * core.backend.block_bytes_at(other),
+        at_other_dtype=(running + paused + blocked) * _block_bytes(core, other),
     )
+
+
+def _block_bytes(core: Core, dtype: KVDtype) -> int:
+    """What a block would take at a precision that the backend need not offer."""
+    return BlockLayout(core.backend.geometry, dtype, core.backend.block_size).nbytes
 
 
 def _paused_fit(core: Core, memory: DeviceMemory, average_tokens: int) -> tuple[tuple[KVDtype, int], ...]:
@@ -137,7 +142,7 @@ def _paused_fit(core: Core, memory: DeviceMemory, average_tokens: int) -> tuple[
     growth = sum(1 for t in core.ledger if t.phase.running)
     taken = memory.blocks_total - memory.blocks_free + growth
     each = blocks_for(average_tokens, backend.block_size)
-    shown = sorted({backend.kv_dtype, *backend.kv_dtypes} - ({KVDtype.FP32} - {backend.kv_dtype}))
+    shown = sorted({backend.kv_dtype, *(dtype for dtype in backend.kv_dtypes if dtype.switchable)})
     return tuple((dtype, max(0, backend.blocks_at(dtype) - taken) // each) for dtype in shown)
 
 

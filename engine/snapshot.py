@@ -178,6 +178,7 @@ class Snapshot:
     bytes_per_token: int = 0
     paused_fit: int | None = None
     paused_fit_by_dtype: tuple[tuple[KVDtype, int], ...] = ()
+    """For each precision that the backend can switch to, and the present one."""
     events: tuple[Event, ...] = ()
     startup: Startup | None = None
     error: str | None = None

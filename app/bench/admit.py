@@ -23,7 +23,7 @@ ARENA_TOKENS = 16_384
 def run(bench: Bench) -> None:
     """One row per way of admitting; the target is on the chunked one."""
     prompt_tokens, rounds = {"quick": (1024, 1), "default": (2048, 3), "full": (4096, 5)}[bench.depth]
-    body = quiet_body(arena_tokens=ARENA_TOKENS)
+    body = quiet_body(arena_tokens=ARENA_TOKENS, backend=bench.backend)
     source = PromptSource(loaded(body).tokenizer, seed=5)
     rig = Rig(body)
     rig.commands.set_knobs({"max_running": DECODING + 1}, AUTHOR)

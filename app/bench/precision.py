@@ -18,6 +18,7 @@ from engine.backends.base import StepPlan, Work
 from engine.backends.torch.backend import TorchBackend
 from engine.backends.torch.cpu import CpuExecutor
 from engine.backends.torch.executor import ArenaView, Executor, Rows
+from engine.errors import Refused
 from engine.geometry import BlockLayout, KVDtype
 from engine.stats import quantile
 from engine.turn import Sampling, TurnId
@@ -136,6 +137,8 @@ def copy_seconds(nbytes: int) -> float:
 
 def run(bench: Bench) -> None:
     """One row per toggle; targets on time, top-1 agreement, KL and lost turns."""
+    if bench.backend not in ("auto", "torch"):
+        raise Refused(f"{bench.backend} does not switch KV precision live; run this bench on torch")
     toggles, steps = {"quick": (4, 24), "default": (10, 96), "full": (20, 256)}[bench.depth]
     model = default_model()
     source = PromptSource(model.tokenizer, seed=11)

@@ -128,7 +128,7 @@ def equal_priority_preemptions(deck: Deck) -> int:
 def run(bench: Bench) -> None:
     """One row per kind of arrival; targets on the ratio of TTFT p95 and on preemption among equals."""
     pairs = {"quick": 6, "default": 24, "full": 60}[bench.depth]
-    body = quiet_body(arena_tokens=ARENA_TOKENS)
+    body = quiet_body(arena_tokens=ARENA_TOKENS, backend=bench.backend)
     if body.model is None:
         raise Refused("the backend has no model; choose torch")
     deck = Deck(body, PromptSource(body.model.tokenizer, seed=3))

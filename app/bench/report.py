@@ -57,6 +57,7 @@ class Bench:
 
     name: str
     depth: Depth = "default"
+    backend: str = "torch"
     say: Callable[[str], None] = lambda line: None
     rows: list[dict[str, Cell]] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
@@ -83,13 +84,19 @@ class Bench:
 
 
 def run_bench(
-    name: str, run: Callable[[Bench], None], depth: Depth, *, as_json: bool = False, console: Console | None = None
+    name: str,
+    run: Callable[[Bench], None],
+    depth: Depth,
+    backend: str = "torch",
+    *,
+    as_json: bool = False,
+    console: Console | None = None,
 ) -> int:
     """Run it, print it, return the exit status. A ParkdeckError is one sentence, a fault of ours its traceback on
     stderr; both are COULD_NOT_RUN."""
     console = console or Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     errors = Console(stderr=True)
-    bench = Bench(name, depth, say=lambda line: errors.print(line, style="dim", markup=False, highlight=False))
+    bench = Bench(name, depth, backend, say=lambda line: errors.print(line, style="dim", markup=False, highlight=False))
     try:
         run(bench)
     except Exception as error:  # noqa: BLE001 - whatever it is, status 1 would say that a target was missed
@@ -136,6 +143,7 @@ def as_object(bench: Bench, error: str | None = None) -> dict[str, Any]:
     report: dict[str, Any] = {
         "bench": bench.name,
         "depth": bench.depth,
+        "backend": bench.backend,
         "machine": machine(),
         "versions": versions(),
         "rows": [{name: _finite(value) for name, value in row.items()} for row in bench.rows],

@@ -4,7 +4,6 @@ can act at exactly the token boundary it means."""
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from engine.body import Body, BodyConfig, open_body
 from engine.clock import EngineClock
@@ -16,7 +15,7 @@ from engine.events import Interval
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
 from engine.loop import Loop
-from engine.models.loaded import LoadedModel
+from engine.models.loaded import LoadedModel, ServedModel
 from engine.models.progress import silent
 from engine.models.resolve import load_model
 from engine.turn import Phase, Priority, TurnId, TurnRequest, TurnUpdate
@@ -100,13 +99,19 @@ class Rig:
             self.errors[update.turn] = update.error
 
 
-def quiet_body(*, exact: bool = False, kv_dtype: KVDtype = KVDtype.FP16, arena_tokens: int | None = None) -> Body:
-    """The default model (or PARKDECK_MODEL) on the torch backend, without a progress display."""
-    config = BodyConfig(exact=exact, kv_dtype=kv_dtype)
-    return open_body(replace(config, arena_tokens=arena_tokens), lambda startup: None)
+def quiet_body(
+    *,
+    exact: bool = False,
+    kv_dtype: KVDtype = KVDtype.FP16,
+    arena_tokens: int | None = None,
+    backend: str = "torch",
+) -> Body:
+    """The default model (or PARKDECK_MODEL), without a progress display."""
+    config = BodyConfig(backend=backend, exact=exact, kv_dtype=kv_dtype, arena_tokens=arena_tokens)
+    return open_body(config, lambda startup: None)
 
 
-def loaded(body: Body) -> LoadedModel:
+def loaded(body: Body) -> ServedModel:
     """The body's model; a bench on text needs one."""
     if body.model is None:
         raise Refused(f"the backend {body.backend.name} has no model; choose torch")

@@ -145,7 +145,7 @@ class FakeControl:
         self.calls.append(("note", text, author))
         return _done(None)
 
-    def restart(self, model: str | None = None) -> None:
+    def restart(self, model: str | None = None, backend: str | None = None) -> None:
         self.calls.append(("restart", model))
         self.state = HostState.STARTING
         self.startup = Startup("load", None, "reading the model file")

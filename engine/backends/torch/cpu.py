@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import torch
 
-from engine.backends.torch.executor import ArenaView, Rows
+from engine.backends.torch.executor import KV_DTYPES, ArenaView, Rows
 from engine.backends.torch.outliers import OutlierWatch
 from engine.backends.torch.rope import RopeTable
 from engine.backends.torch.weights import Model, pack_weights, shape_of
@@ -37,7 +37,7 @@ class CpuExecutor:
             raise Refused(f"A block of {block_size} tokens was asked for; the CPU kernels take multiples of {TILE}.")
         self.config = model.config
         self.exact = exact
-        self.kv_dtypes = frozenset(KVDtype)
+        self.kv_dtypes = KV_DTYPES
         self._report = progress or silent
         self._shape = shape_of(model.config, block_size)
         self._weights = pack_weights(model, self._shape, exact, self._report)

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch.nn.functional import embedding, linear, pad, scaled_dot_product_attention, silu
 
-from engine.backends.torch.executor import ArenaView, Rows
+from engine.backends.torch.executor import KV_DTYPES, ArenaView, Rows
 from engine.backends.torch.outliers import OutlierWatch
 from engine.backends.torch.planes import KVPlanes
 from engine.backends.torch.rope import RopeTable
 from engine.backends.torch.weights import Model, checked_tensor
-from engine.geometry import BLOCK_SIZE, KVDtype
+from engine.geometry import BLOCK_SIZE
 from engine.models.config import ModelConfig
 from engine.models.progress import Progress, Report, silent
 
@@ -70,7 +70,7 @@ class DeviceExecutor:
     ) -> None:
         self.config = model.config
         self.exact = exact
-        self.kv_dtypes = frozenset(KVDtype)
+        self.kv_dtypes = KV_DTYPES
         self.device = device
         self._compute = torch.float32 if exact or device.type == "cpu" else torch.float16
         self._report = progress or silent

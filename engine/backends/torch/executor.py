@@ -9,6 +9,8 @@ import torch
 from engine.geometry import BlockLayout, KVDtype, KVGeometry
 from engine.models.config import ModelConfig
 
+KV_DTYPES = frozenset({KVDtype.FP32, KVDtype.FP16, KVDtype.Q8})
+
 
 @dataclass(frozen=True, slots=True)
 class ArenaView:

@@ -15,9 +15,10 @@ import torch
 
 from engine.backends.torch.convert import SCRATCH_BLOCKS, convert_blocks
 from engine.backends.torch.copies import Copies, CpuCopies, DeviceCopies, Job
+from engine.backends.torch.executor import KV_DTYPES
 from engine.backends.torch.slab import Slab
 from engine.errors import CorruptCopy, IntegrityError, Refused
-from engine.geometry import BlockLayout, KVDtype, KVGeometry
+from engine.geometry import BlockLayout, KVGeometry
 
 MAX_WORKERS = 4
 
@@ -46,7 +47,7 @@ class _Copy:
 
 def unit_bytes(geometry: KVGeometry, block_size: int) -> int:
     """A unit: one block at the smallest precision."""
-    return min(BlockLayout(geometry, dtype, block_size).nbytes for dtype in KVDtype)
+    return min(BlockLayout(geometry, dtype, block_size).nbytes for dtype in KV_DTYPES)
 
 
 class HostPool:

@@ -62,7 +62,7 @@ class VllmBackend:
         room: Callable[[], int],
     ) -> None:
         self._core = core
-        self._scheduler: ParkingScheduler = core.scheduler  # type: ignore[assignment]
+        self._scheduler: ParkingScheduler = core.scheduler
         self._turns: dict[TurnId, _Turn] = {}
         self._room = room
         self._host_asked = host_asked

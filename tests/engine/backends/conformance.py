@@ -282,7 +282,6 @@ class BackendConformance:
         got += run_steps(backend, [turn, mate], 4)[turn]
         assert got == alone
 
-
     def test_random_verbs_for_150_steps(self, backend: Backend) -> None:
         """Pause, swap, drop, extend, close and open at any boundary: books right after each step, and every turn says
         what it says alone."""

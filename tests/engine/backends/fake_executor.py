@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from engine.backends.torch.executor import ArenaView, Rows
+from engine.backends.torch.executor import KV_DTYPES, ArenaView, Rows
 from engine.geometry import BlockLayout, KVDtype, KVGeometry
 from engine.models.config import ModelConfig, RopeConfig
 
@@ -81,7 +81,7 @@ class FakeExecutor:
     """`Executor` over numpy. `fail`: called with the tokens of each rows/prefill call, may raise. `spoil`: called with
     a turn's whole count of tokens and its logits, may change them in place."""
 
-    kv_dtypes = frozenset(KVDtype)
+    kv_dtypes = KV_DTYPES
     weights_bytes = 1000
     runtime_bytes = 100
 

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from engine.backends.torch import convert
 from engine.backends.torch.convert import convert_arena, convert_blocks, scratch_bytes
+from engine.backends.torch.executor import KV_DTYPES
 from engine.geometry import BlockLayout, KVDtype, KVGeometry
 from tests.engine.backends.fake_executor import block_values
 
 SMALL = KVGeometry(layers=2, kv_heads=2, head_dim=16)
 DEFAULT = KVGeometry(layers=3, kv_heads=3, head_dim=64)
 HALF_MAX = 65504.0
-PAIRS = [(a, b) for a in KVDtype for b in KVDtype if a is not b]
+PAIRS = [(a, b) for a in sorted(KV_DTYPES) for b in sorted(KV_DTYPES) if a is not b]
 
 
 def layout(dtype: KVDtype, geometry: KVGeometry = SMALL, block_size: int = 16) -> BlockLayout:

@@ -10,7 +10,7 @@ import torch
 
 from engine.backends.torch.cpu import CpuExecutor
 from engine.backends.torch.device import DeviceExecutor
-from engine.backends.torch.executor import Executor
+from engine.backends.torch.executor import KV_DTYPES, Executor
 from engine.errors import ModelError, Refused
 from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype
 from tests.engine.backends.tiny_model import tiny_model
@@ -150,7 +150,7 @@ def test_torch_prefill_in_fast_mode_repeats_itself_and_agrees_with_decode() -> N
     assert np.abs(first - rows[-1]).max() < 1e-2
 
 
-@pytest.mark.parametrize("dtype", list(KVDtype))
+@pytest.mark.parametrize("dtype", sorted(KV_DTYPES))
 def test_both_executors_write_the_same_cache_and_agree(dtype: KVDtype) -> None:
     tokens, table = tokens_for(EXACT, 100), scattered(10, 7)
     ours, theirs = arena(EXACT, dtype, 10), arena(TORCH_EXACT, dtype, 10, seed=1)
@@ -248,7 +248,7 @@ def test_blocks_of_another_shape_are_not_touched(executor: Executor) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA or ROCm device that torch can use here")
-@pytest.mark.parametrize("dtype", list(KVDtype))
+@pytest.mark.parametrize("dtype", sorted(KV_DTYPES))
 def test_on_a_device_as_on_the_cpu(dtype: KVDtype) -> None:
     executor = DeviceExecutor(tiny_model(), torch.device("cuda"), exact=True)
     tokens, table = tokens_for(executor, 100), scattered(10, 7)

@@ -200,7 +200,7 @@ class FakeControl:
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
         raise AssertionError("the swarm turns no knobs")
 
-    def restart(self, model: str | None = None) -> None:
+    def restart(self, model: str | None = None, backend: str | None = None) -> None:
         raise AssertionError("the swarm restarts nothing")
 
 

