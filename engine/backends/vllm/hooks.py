@@ -3,7 +3,9 @@
 import importlib
 import importlib.metadata
 import importlib.util
+import logging
 import os
+from collections.abc import Mapping
 
 from engine.errors import Refused
 
@@ -52,12 +54,29 @@ def prepare() -> None:
         raise Refused("vLLM is not installed here; install parkdeck[vllm], or choose the torch backend.")
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    logging.getLogger("vllm").setLevel(logging.ERROR)
+    _mend_scan()
     missing = [f"{module}.{name}" for module, names in _NEEDED.items() for name in _absent(module, names)]
     if missing:
         raise Refused(
             f"vLLM {version()} lacks {', '.join(missing)}, which this backend hooks into; install vLLM {TESTED} or "
             "choose the torch backend."
         )
+
+
+def _mend_scan() -> None:
+    """vLLM looks through every module for kernels, with `vars`; llvmlite's handle answers that with no dictionary,
+    which ends the start wherever numba was imported before. There the scan gets an empty one."""
+    try:
+        dispatcher = importlib.import_module("vllm.triton_utils.dispatcher")
+    except ImportError:
+        return
+
+    def tolerant(value: object) -> object:
+        names = vars(value)
+        return names if isinstance(names, Mapping) else {}
+
+    dispatcher.vars = tolerant  # type: ignore[attr-defined]
 
 
 def version() -> str:

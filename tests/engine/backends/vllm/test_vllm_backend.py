@@ -1,0 +1,108 @@
+"""What vLLM's body does beyond the suite: plans as bounds, its own preemption, starts beside numba, refusals."""
+
+from pathlib import Path
+
+import numba
+import pytest
+
+from engine.backends.base import StepPlan, Work
+from engine.backends.vllm import hooks
+from engine.backends.vllm.build import build_vllm_backend
+from engine.errors import IntegrityError, ModelError, Refused
+from engine.geometry import KVDtype
+from engine.turn import TurnId
+from tests.engine.backends.conformance import GREEDY, run_until
+from tests.engine.backends.vllm.conftest import Make
+from tests.models_factory import tiny_hf_model
+
+
+def prompt(length: int, salt: int = 0) -> list[int]:
+    return [(salt * 31 + 7 * i * i + 3 * i + 1) % 96 for i in range(length)]
+
+
+def test_it_starts_where_numba_was_imported_before(made: Make) -> None:
+    assert numba.__version__
+    backend = made(128, 64)
+    backend.open(TurnId(1), prompt(5), GREEDY)
+    assert len(run_until(backend, TurnId(1), 3)) == 3
+
+
+def test_no_turn_gets_more_than_its_own_budget(made: Make) -> None:
+    backend = made(1024, 0)
+    budgets = {TurnId(1): 7, TurnId(2): 50, TurnId(3): 64, TurnId(4): 1}
+    for turn in budgets:
+        backend.open(turn, prompt(60, turn), GREEDY)
+    left = dict.fromkeys(budgets, 60)
+    for _ in range(3):
+        result = backend.step(StepPlan(tuple(Work(turn, budget) for turn, budget in budgets.items())))
+        for step in result.turns:
+            assert step.computed <= budgets[step.turn]
+            left[step.turn] -= min(step.computed, left[step.turn])
+        backend.check_integrity()
+    assert all(backend.holding(turn).kv_tokens >= 60 - left[turn] for turn in budgets)
+
+
+def test_a_turn_that_is_not_planned_is_not_run_and_keeps_its_kv(made: Make) -> None:
+    backend = made(512, 0)
+    a, b = TurnId(1), TurnId(2)
+    backend.open(a, prompt(40), GREEDY)
+    backend.open(b, prompt(40, 1), GREEDY)
+    run_until(backend, a, 2)
+    held = backend.holding(a)
+    for _ in range(5):
+        assert [step.turn for step in backend.step(StepPlan((Work(b, 64),))).turns] == [b]
+    assert backend.holding(a) == held
+
+
+def test_what_vllm_preempts_by_itself_is_told(made: Make) -> None:
+    """Two turns that the arena cannot hold both, planned all the same: the later one is put off and holds nothing."""
+    backend = made(128, 0)
+    a, b = TurnId(1), TurnId(2)
+    backend.open(a, prompt(60), GREEDY)
+    backend.open(b, prompt(60, 1), GREEDY)
+    preempted: list[TurnId] = []
+    for _ in range(80):
+        going = [turn for turn in (a, b) if turn not in preempted]
+        preempted += backend.step(StepPlan(tuple(Work(turn, 64) for turn in going))).preempted
+        backend.check_integrity()
+        if preempted:
+            break
+    assert preempted == [b]
+    assert backend.holding(b).kv_tokens == 0
+
+
+def test_a_plan_that_cannot_run_at_all_is_seen(made: Make) -> None:
+    backend = made(128, 0)
+    a, b = TurnId(1), TurnId(2)
+    backend.open(a, prompt(100), GREEDY)
+    run_until(backend, a, 1)
+    backend.open(b, prompt(60), GREEDY)
+    with pytest.raises(IntegrityError, match="none of 1 planned turns"):
+        backend.step(StepPlan((Work(b, 64),)))
+
+
+def test_another_precision_is_refused_and_nothing_changes(made: Make) -> None:
+    backend = made(128, 0)
+    backend.open(TurnId(1), prompt(20), GREEDY)
+    run_until(backend, TurnId(1), 1)
+    held = backend.holding(TurnId(1))
+    with pytest.raises(Refused, match="fixes the KV precision when it starts"):
+        backend.set_kv_dtype(KVDtype.Q8)
+    assert backend.holding(TurnId(1)) == held
+    assert backend.set_kv_dtype(backend.kv_dtype).nbytes == 0
+
+
+def test_a_broken_model_is_one_sentence_and_the_next_start_works(made: Make, tmp_path: Path) -> None:
+    broken = tiny_hf_model(tmp_path, "llama")
+    (broken / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(ModelError, match="cannot serve"):
+        build_vllm_backend(broken, arena_tokens=128, host_bytes=0, progress=lambda fraction, note: None)
+    backend = made(128, 0)
+    backend.open(TurnId(1), prompt(5), GREEDY)
+    assert len(run_until(backend, TurnId(1), 2)) == 2
+
+
+def test_a_missing_hook_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(hooks._NEEDED, "vllm.sampling_params", ("NotThere",))
+    with pytest.raises(Refused, match=r"lacks vllm\.sampling_params\.NotThere"):
+        hooks.prepare()
