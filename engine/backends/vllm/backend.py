@@ -1,6 +1,7 @@
 """The verbs over vLLM's own engine core, stepped in this thread. Each turn is one vLLM request that never stops by
 itself; extending a turn hands its blocks to a new request. vLLM samples, chunks and preempts; the plan is its bound."""
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from engine.costs import Costs
 from engine.errors import IntegrityError, Refused, UnknownTurn
 from engine.geometry import KVDtype, KVGeometry, blocks_for
 from engine.turn import Sampling, TurnId
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -134,7 +137,8 @@ class VllmBackend:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def step(self, plan: StepPlan) -> StepResult:
-        """Raises IntegrityError for a plan that names a turn twice or one that cannot run, or if vLLM runs nobody."""
+        """Raises IntegrityError for a plan that names a turn twice or one that cannot run. Where vLLM runs nobody, the
+        planned turn that holds most is put off and loses its KV; alone, it fails."""
         started = time.perf_counter()
         states = self._planned(plan)
         pending = {state.id: state.pending for state in states}
@@ -142,11 +146,8 @@ class VllmBackend:
         outputs, _ = self._core.step()
         made = {output.request_id: output for batch in outputs.values() for output in batch.outputs}
         evicted = frozenset(self._scheduler.evicted)
-        if not self._scheduler.scheduled and not evicted:
-            raise IntegrityError(
-                f"vLLM ran none of {len(states)} planned turns: {self._scheduler.free_blocks} of "
-                f"{self._scheduler.total_blocks} blocks are free"
-            )
+        if states and not self._scheduler.scheduled and not evicted:
+            return self._break_stall(states, started)
         steps = [self._settle(state, made.get(state.rid)) for state in states if state.rid not in evicted]
         return StepResult(
             tuple(steps),
@@ -155,6 +156,16 @@ class VllmBackend:
             decode_tokens=sum(step.computed for step in steps if pending[step.turn] == 1),
             preempted=tuple(state.id for state in states if state.rid in evicted),
         )
+
+    def _break_stall(self, states: Sequence[_Turn], started: float) -> StepResult:
+        free, total = self._scheduler.free_blocks, self._scheduler.total_blocks
+        log.warning("vLLM ran none of %d planned turns, %d of %d blocks are free", len(states), free, total)
+        most = max(states, key=lambda state: len(self._scheduler.blocks(state.rid)))
+        if len(states) > 1:
+            self.drop(most.id)
+            return StepResult((), time.perf_counter() - started, preempted=(most.id,))
+        error = f"vLLM could not run the turn of {most.request.num_tokens:,} tokens with {free} of {total} blocks free."
+        return StepResult((TurnStep(most.id, 0, error=error),), time.perf_counter() - started)
 
     def _planned(self, plan: StepPlan) -> list[_Turn]:
         states = [self._turn(work.turn) for work in plan.work]

@@ -8,7 +8,7 @@ import pytest
 from engine.backends.base import StepPlan, Work
 from engine.backends.vllm import hooks
 from engine.backends.vllm.build import build_vllm_backend
-from engine.errors import IntegrityError, ModelError, Refused
+from engine.errors import ModelError, Refused
 from engine.geometry import KVDtype
 from engine.turn import TurnId
 from tests.engine.backends.conformance import GREEDY, run_until
@@ -71,14 +71,25 @@ def test_what_vllm_preempts_by_itself_is_told(made: Make) -> None:
     assert backend.holding(b).kv_tokens == 0
 
 
-def test_a_plan_that_cannot_run_at_all_is_seen(made: Make) -> None:
+def test_a_stall_is_seen_and_broken(made: Make) -> None:
+    """Nothing planned can run beside what is parked: alone the turn fails, of several the largest is put off."""
     backend = made(128, 0)
-    a, b = TurnId(1), TurnId(2)
-    backend.open(a, prompt(100), GREEDY)
-    run_until(backend, a, 1)
+    a, b, c = TurnId(1), TurnId(2), TurnId(3)
+    backend.open(a, prompt(90), GREEDY)
+    run_until(backend, a, 1, budget=128)
     backend.open(b, prompt(60), GREEDY)
-    with pytest.raises(IntegrityError, match="none of 1 planned turns"):
-        backend.step(StepPlan((Work(b, 64),)))
+    (step,) = backend.step(StepPlan((Work(b, 64),))).turns
+    assert step.error is not None
+    assert "vLLM could not run the turn of 60 tokens" in step.error
+    backend.close(b)
+    backend.open(b, prompt(20), GREEDY)
+    run_until(backend, b, 1)
+    backend.extend(b, 20, prompt(50, 1))
+    backend.open(c, prompt(60), GREEDY)
+    result = backend.step(StepPlan((Work(b, 64), Work(c, 64))))
+    assert result.preempted == (b,)
+    assert backend.holding(b).blocks == 0
+    backend.check_integrity()
 
 
 def test_another_precision_is_refused_and_nothing_changes(made: Make) -> None:
