@@ -113,7 +113,8 @@ def render(control: Control, snapshot: Snapshot) -> None:
     """The widgets, inside a fragment that runs each second in the sidebar."""
     _late_answers(control)
     off = snapshot.bands is None
-    dtypes = tuple(dict.fromkeys(("fp16", "q8", str(snapshot.knobs.kv_dtype))))
+    offered = [str(dtype) for dtype, _ in snapshot.paused_fit_by_dtype]
+    dtypes = tuple(dict.fromkeys((*offered, str(snapshot.knobs.kv_dtype))))
     _choice(control, snapshot, "kv_dtype", dtypes, off)
     for name in ("high_watermark", "low_watermark"):
         _widget(control, snapshot, name, st.slider, min_value=5, max_value=100, step=1, format="%d %%", disabled=off)

@@ -116,6 +116,7 @@ def _config(directory: Path, arena_tokens: int | None, ceiling: int | None, kv_d
         # Compiling takes minutes and saves nothing that a stand-in on CPU is there to show.
         enforce_eager=on_cpu,
         disable_log_stats=True,
+        use_tqdm_on_load=False,
         seed=0,
         scheduler_cls="engine.backends.vllm.scheduler.ParkingScheduler",
         worker_extension_cls="engine.backends.vllm.worker.ParkedCopies",
