@@ -48,7 +48,7 @@ class VllmBackend:
     """`Backend` over an `EngineCore` whose scheduler is a `ParkingScheduler` and whose workers are `ParkedCopies`.
 
     `host_asked` is what was asked for the host pool, `host_bytes` what it may have, `room` tells how much larger it
-    may get; `runtime_bytes` is what the engine takes beside weights and KV.
+    may get; `runtime_bytes` is what the engine takes beside weights and KV, where the device cannot tell.
     """
 
     name = "vllm"
@@ -61,6 +61,7 @@ class VllmBackend:
         vocab_size: int,
         host_bytes: int,
         host_asked: int,
+        weights_bytes: int,
         runtime_bytes: int,
         room: Callable[[], int],
     ) -> None:
@@ -69,7 +70,7 @@ class VllmBackend:
         self._turns: dict[TurnId, _Turn] = {}
         self._room = room
         self._host_asked = host_asked
-        self._runtime = runtime_bytes
+        self._weights, self._runtime = weights_bytes, runtime_bytes
         self._sizes: dict[str, int] = self._sum(self._call("parkdeck_sizes"))
         self._units = Units(0)
         self._resize(host_bytes // self._sizes["block"])
@@ -278,7 +279,7 @@ class VllmBackend:
         live = self._sum(self._call("parkdeck_sizes")) if "device_total" in self._sizes else self._sizes
         held = sum(len(state.units) for state in self._turns.values())
         return DeviceMemory(
-            weights_bytes=self._sizes["weights"],
+            weights_bytes=self._weights,
             runtime_bytes=max(0, live["held"] - live["weights"] - live["kv"]) if "held" in live else self._runtime,
             arena_bytes=self._sizes["kv"],
             block_bytes=block,

@@ -12,9 +12,11 @@ from engine.backends.hostmem import available_host_bytes, host_pool_limit
 from engine.backends.vllm import hooks
 from engine.errors import ModelError, ParkdeckError, Refused
 from engine.geometry import KVDtype, KVGeometry, blocks_for
+from engine.models.safetensors_file import elements, read_header
 
 HOST_ARENAS = 6
 DEVICE_SHARE = 0.9
+FLOAT_BYTES = 4
 MAX_TURNS = 64
 """Rows of vLLM's batch: the most that the knob max_running allows."""
 MAX_STEP_TOKENS = 2048
@@ -64,7 +66,7 @@ def build_vllm_backend(
         asked = HOST_ARENAS * arena if host_bytes is None else host_bytes
         if asked < 0:
             raise Refused(f"A host pool of {asked} bytes was asked for; give 0 or more.")
-        weights = sum(answer["weights"] for answer in core.collective_rpc("parkdeck_sizes"))
+        weights = _weights_bytes(core, directory)
         return VllmBackend(
             core,
             geometry,
@@ -72,6 +74,7 @@ def build_vllm_backend(
             config.model_config.get_vocab_size(),
             host_bytes=min(asked, host_pool_limit(available_host_bytes())),
             host_asked=asked,
+            weights_bytes=weights,
             runtime_bytes=max(0, _resident_bytes() - before - weights - arena),
             room=lambda: host_pool_limit(available_host_bytes()),
         )
@@ -142,6 +145,19 @@ def _geometry(core: Any, directory: Path) -> tuple[KVGeometry, KVDtype]:
     if dtype is None:
         raise ModelError(f"{directory}: KV of {spec.dtype} is not known here; choose a model with fp16, bf16 or fp32.")
     return KVGeometry(len(groups[0].layer_names), spec.num_kv_heads, spec.head_size), dtype
+
+
+def _weights_bytes(core: Any, directory: Path) -> int:
+    """What the workers hold as parameters. On CPU vLLM packs most of them away where they cannot be counted: there the
+    elements of the checkpoint at 4 bytes each, unless it is quantized."""
+    held = sum(answer["weights"] for answer in core.collective_rpc("parkdeck_sizes"))
+    if core.vllm_config.device_config.device_type != "cpu":
+        return held
+    try:
+        stored = [t for file in directory.glob("*.safetensors") for t in read_header(file).values()]
+    except ModelError:
+        return held
+    return max(held, sum(FLOAT_BYTES * elements(tensor.shape) for tensor in stored))
 
 
 def _clean_up() -> None:

@@ -1,13 +1,15 @@
 """What vLLM's body does beyond the suite: plans as bounds, its own preemption, starts beside numba, refusals."""
 
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import pytest
 
 from engine.backends.base import StepPlan, Work
 from engine.backends.vllm import hooks
-from engine.backends.vllm.build import build_vllm_backend
+from engine.backends.vllm.build import _geometry, build_vllm_backend
 from engine.errors import ModelError, Refused
 from engine.geometry import KVDtype
 from engine.turn import TurnId
@@ -117,3 +119,53 @@ def test_a_missing_hook_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(hooks._NEEDED, "vllm.sampling_params", ("NotThere",))
     with pytest.raises(Refused, match=r"lacks vllm\.sampling_params\.NotThere"):
         hooks.prepare()
+
+
+class _Spec:
+    """A kind of state that is not KV, as a hybrid's recurrent layers have."""
+
+
+def test_a_hybrid_is_refused_by_name(tmp_path: Path) -> None:
+    spec = SimpleNamespace(kv_cache_spec=_Spec(), layer_names=["layer"])
+    core = SimpleNamespace(
+        scheduler=SimpleNamespace(kv_cache_config=SimpleNamespace(kv_cache_groups=[spec, spec])),
+        vllm_config=SimpleNamespace(
+            model_config=SimpleNamespace(hf_config=SimpleNamespace(architectures=["Qwen3_5ForCausalLM"]))
+        ),
+    )
+    with pytest.raises(ModelError, match=r"Qwen3_5ForCausalLM keeps 2 kinds of state per turn \(_Spec\)"):
+        _geometry(core, tmp_path)
+
+
+def test_signals_threads_and_memory_are_left_as_they_were(made: Make) -> None:
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in signals]
+    backend = made(1024, 1024)
+    assert [signal.getsignal(number) for number in signals] == before
+    memory = backend.memory()
+    # SmolLM2-135M has 134.5 million parameters, kept in fp32.
+    assert memory.weights_bytes == 4 * 134_515_008
+    assert memory.block_bytes == 2 * 30 * 3 * 64 * 4 * backend.block_size
+    assert memory.arena_bytes == (memory.blocks_total + 1) * memory.block_bytes
+    assert memory.blocks_total == 1024 // backend.block_size
+    assert memory.host_total_bytes == memory.blocks_total * memory.block_bytes
+
+
+def test_layers_with_a_sliding_window_are_parked_whole(tmp_path: Path) -> None:
+    """vLLM keeps all their KV when it is told to manage one kind of block only; swapping changes no token."""
+    window = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 2}
+    directory = tiny_hf_model(tmp_path, "qwen3", **window)
+    backend = build_vllm_backend(directory, arena_tokens=512, progress=lambda fraction, note: None)
+    try:
+        ids = [token % backend.vocab_size for token in prompt(60)]
+        backend.open(TurnId(1), ids, GREEDY)
+        alone = run_until(backend, TurnId(1), 10)
+        backend.close(TurnId(1))
+        backend.open(TurnId(1), ids, GREEDY)
+        got = run_until(backend, TurnId(1), 4)
+        assert backend.swap_out(TurnId(1)) is not None
+        assert backend.swap_in(TurnId(1)) is not None
+        backend.check_integrity()
+        assert got + run_until(backend, TurnId(1), 6) == alone
+    finally:
+        backend.shutdown()
