@@ -4,9 +4,11 @@ A subclass gives `make`, prompts that fit its vocabulary, and says what it can: 
 of a greedy turn as they were, bit for bit), `recomputes_exactly`.
 """
 
+import gc
 import random
 from collections.abc import Callable, Iterator, Sequence
 
+import psutil
 import pytest
 
 from engine.backends.base import Backend, StepPlan, Work
@@ -37,6 +39,11 @@ def run_until(backend: Backend, turn: TurnId, tokens: int, budget: int = 64) -> 
             return out
         out += run_steps(backend, [turn], 1, budget)[turn]
     raise AssertionError(f"turn {turn} sampled only {len(out)} of {tokens} tokens")
+
+
+def resident_bytes() -> int:
+    gc.collect()
+    return int(psutil.Process().memory_info().rss)
 
 
 def leaves_nothing(backend: Backend) -> None:
@@ -196,6 +203,7 @@ class BackendConformance:
         assert run_until(backend, turn, 3) == self.alone(backend, [*self.prompt(40)[:keep], 5], 3)
 
     def test_closing_a_turn_in_the_host_pool_frees_its_copy(self, backend: Backend) -> None:
+        settled = 0
         for round_ in range(50):
             turn = TurnId(round_)
             backend.open(turn, self.prompt(20, salt=round_), GREEDY)
@@ -203,6 +211,9 @@ class BackendConformance:
             assert backend.swap_out(turn) is not None
             backend.close(turn)
             leaves_nothing(backend)
+            if round_ == 9:
+                settled = resident_bytes()
+        assert resident_bytes() - settled < 10 << 20
 
     def test_swap_needs_room_and_changes_nothing_without_it(self, dtype: KVDtype) -> None:
         backend = self.make(128, 64, dtype)
