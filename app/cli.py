@@ -2,8 +2,9 @@
 
 import inspect
 import os
-import sys
-from collections.abc import Callable
+import signal
+import socket
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,9 @@ from typing import Annotated, Any
 import typer
 
 ERROR = 2
+INTERRUPTED = 130
+ADDRESS = "127.0.0.1"
+PORTS_TRIED = 100
 
 
 def _text(name: str, hint: str) -> Any:
@@ -42,7 +46,7 @@ ENGINE_OPTIONS: dict[str, tuple[str, Any]] = {
 
 
 def told(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A user's mistake is one sentence and exit status 2, never a traceback."""
+    """A user's mistake is one sentence and exit status 2, Ctrl-C nothing and status 130; never a traceback."""
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> Any:
@@ -53,6 +57,8 @@ def told(command: Callable[..., Any]) -> Callable[..., Any]:
         except ParkdeckError as error:
             typer.echo(str(error), err=True)
             raise typer.Exit(ERROR) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
 
     return run
 
@@ -82,13 +88,18 @@ def up(
     port: Annotated[int | None, typer.Option("--port", help="Port of the page; the next free one if taken.")] = None,
 ) -> None:
     """Start the page, the engine and the swarm: the same as `streamlit run app`."""
+    # Until the server runs nothing has to be ended, and Streamlit's command line would print 'Aborted!'.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     from app.settings import config_from
 
-    config_from({**os.environ, **chosen})
-    command = [sys.executable, "-m", "streamlit", "run", str(Path(__file__).resolve().parent)]
+    os.environ.update(chosen)
+    config_from()
+    command = ["run", str(Path(__file__).resolve().parent)]
     if port is not None:
-        command += ["--server.port", str(port)]
-    os.execve(sys.executable, command, {**os.environ, **chosen})
+        command += ["--server.port", str(_free_port(port))]
+    from streamlit.web.cli import main as streamlit
+
+    streamlit(command, prog_name="streamlit")
 
 
 @MAKE.command()
@@ -112,19 +123,14 @@ def swarm(
 @told
 def models() -> None:
     """List the models in the cache."""
-    from rich.console import Console
-    from rich.table import Table
-
     from engine.models.resolve import list_models
     from panels.units import size
 
-    table = Table("model", "size", "kind", "from", "path")
-    for kept in list_models():
-        table.add_row(kept.name, size(kept.nbytes), kept.kind, kept.source, str(kept.path))
-    if table.row_count:
-        Console().print(table)
-    else:
+    rows = [(kept.name, size(kept.nbytes), kept.kind, kept.source, str(kept.path)) for kept in list_models()]
+    if not rows:
         typer.echo("No model is in the cache yet; the default one is fetched on the first start.")
+        return
+    _table("model", "size", "kind", "from", "path", rows=rows)
 
 
 @MAKE.command()
@@ -179,23 +185,42 @@ def main() -> None:
 def _list_sessions() -> None:
     from datetime import UTC, datetime
 
-    from rich.console import Console
-    from rich.table import Table
-
     from engine.record.database import list_sessions
 
     sessions = list_sessions()
     if not sessions:
         typer.echo("No session is recorded yet.")
         return
-    table = Table("session", "started, UTC", "lasted, s", "model", "intervals", "events", "samples", "lost")
+    rows = []
     for one in sessions:
         started = datetime.fromtimestamp(one.started_utc, UTC).strftime("%Y-%m-%d %H:%M:%S")
         counts = (one.intervals, one.events, one.samples, one.lost)
-        table.add_row(
-            one.id, started, f"{one.ended_utc - one.started_utc:,.0f}", one.model, *(f"{n:,}" for n in counts)
-        )
-    Console().print(table)
+        lasted = f"{one.ended_utc - one.started_utc:,.0f}"
+        rows.append((one.id, started, lasted, one.model, *(f"{count:,}" for count in counts)))
+    _table("session", "started, UTC", "lasted, s", "model", "intervals", "events", "samples", "lost", rows=rows)
+
+
+def _table(*titles: str, rows: Sequence[Sequence[str]]) -> None:
+    """One row a line, however wide the terminal is: an id or a path that is cut cannot be used."""
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    for cells in (titles, *rows):
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+
+
+def _free_port(port: int) -> int:
+    """The port, or the next one that nobody listens on. Raises Refused."""
+    from engine.errors import Refused
+
+    if not 1 <= port <= 65535:
+        raise Refused(f"--port {port} is no port; give one from 1 to 65535")
+    last = min(port + PORTS_TRIED, 65535)
+    for tried in range(port, last + 1):
+        try:
+            with socket.create_server((ADDRESS, tried)):
+                return tried
+        except OSError:
+            continue
+    raise Refused(f"no port from {port} to {last} can be had on this machine; give another")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ from engine.body import BACKENDS, BodyConfig
 from engine.errors import Refused
 from engine.host import HostConfig
 from engine.knobs import Knobs
+from engine.policies import policy_named
+from engine.workload.readers import load_workload
+from engine.workload.swarm import checked_agents, checked_speed
 
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 10**3, "MB": 10**6, "GB": 10**9, "": 1}
 SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B?)\s*")
@@ -19,7 +22,7 @@ OFF = frozenset({"0", "off", "no", "false"})
 
 def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
     """PARKDECK_MODEL, _BACKEND, _WORKLOAD, _AGENTS, _SPEED, _KV_DTYPE, _POLICY, _CEILING, and _SWARM (off: it waits
-    for its button). Raises Refused or BadKnob for a value that cannot be."""
+    for its button). Raises Refused or BadKnob for a value that cannot be, before anything is loaded."""
     knobs = Knobs().changed(
         {
             name: environment[variable]
@@ -27,6 +30,9 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
             if environment.get(variable)
         }
     )
+    policy_named(knobs.policy)
+    workload = environment.get("PARKDECK_WORKLOAD") or DEFAULT_WORKLOAD
+    load_workload(workload)
     ceiling = environment.get("PARKDECK_CEILING")
     backend = environment.get("PARKDECK_BACKEND") or BodyConfig().backend
     if backend not in BACKENDS:
@@ -34,13 +40,13 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
     body = BodyConfig(backend=backend, kv_dtype=knobs.kv_dtype, ceiling_bytes=size_of(ceiling) if ceiling else None)
     config = DeckConfig(
         host=HostConfig(body=replace(body, model=environment.get("PARKDECK_MODEL") or None), knobs=knobs),
-        workload=environment.get("PARKDECK_WORKLOAD") or DEFAULT_WORKLOAD,
+        workload=workload,
         swarm=environment.get("PARKDECK_SWARM", "").strip().lower() not in OFF,
     )
     agents, speed = environment.get("PARKDECK_AGENTS"), environment.get("PARKDECK_SPEED")
     if agents:
-        config = replace(config, agents=int(_number("PARKDECK_AGENTS", agents)))
-    return replace(config, speed=_number("PARKDECK_SPEED", speed)) if speed else config
+        config = replace(config, agents=checked_agents(_whole("PARKDECK_AGENTS", agents)))
+    return replace(config, speed=checked_speed(_number("PARKDECK_SPEED", speed))) if speed else config
 
 
 def size_of(text: str) -> int:
@@ -59,3 +65,10 @@ def _number(name: str, text: str) -> float:
     if not math.isfinite(value):
         raise Refused(f"{name} {text!r} is not a number; give one such as 8")
     return value
+
+
+def _whole(name: str, text: str) -> int:
+    value = _number(name, text)
+    if not value.is_integer():
+        raise Refused(f"{name} {text!r} is not a whole number; give one such as 8")
+    return int(value)

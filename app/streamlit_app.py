@@ -6,8 +6,10 @@ from pathlib import Path
 # Streamlit puts this folder on the path and not the one around it, where the packages are.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from app.ending import end_quietly
 from engine.kernels.threads import configure_threads
 
+end_quietly()
 configure_threads()
 
 import asyncio  # noqa: E402
@@ -17,20 +19,30 @@ from collections.abc import AsyncIterator, Iterator  # noqa: E402
 import streamlit as st  # noqa: E402
 from starlette.middleware import Middleware  # noqa: E402
 
-from app.deck import Deck  # noqa: E402
-from app.ending import end_quietly  # noqa: E402
+from app.deck import Deck, DeckConfig  # noqa: E402
 from app.server import HostCheck, routes  # noqa: E402
 from app.settings import config_from  # noqa: E402
 from app.shelf import DECK, clear, shelf, taken  # noqa: E402
-from engine.errors import Refused  # noqa: E402
+from engine.errors import ParkdeckError, Refused  # noqa: E402
 from panels.deck_view import TableName  # noqa: E402
+
+
+def _configured() -> DeckConfig:
+    """A mistake in the environment is one sentence and exit status 2, as with `parkdeck up`."""
+    try:
+        return config_from()
+    except ParkdeckError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(2) from None
+
+
+CONFIG = _configured()
 
 
 @contextlib.asynccontextmanager
 async def lifespan(application: st.App) -> AsyncIterator[dict[str, object]]:
-    deck = shelf(DECK, lambda: Deck(config_from()))
+    deck = shelf(DECK, lambda: Deck(CONFIG))
     deck.start()
-    end_quietly()
     try:
         yield {"deck": deck}
     finally:

@@ -40,8 +40,8 @@ class Swarm:
     ) -> None:
         self._control = control
         self._workload = workload
-        self._agents = _checked_agents(workload.agents_nominal if agents is None else agents)
-        self._speed = _checked_speed(speed)
+        self._agents = checked_agents(workload.agents_nominal if agents is None else agents)
+        self._speed = checked_speed(speed)
         self._seed = seed
         self._clock = clock
         self._note = note
@@ -91,7 +91,7 @@ class Swarm:
 
     def set_agents(self, agents: int, author: str = "page") -> None:
         with self._lock:
-            old, self._agents = self._agents, _checked_agents(agents)
+            old, self._agents = self._agents, checked_agents(agents)
             player = self._player
             if self._playing and player is not None:
                 player.post(lambda now: player.set_agents(agents, now))
@@ -100,7 +100,7 @@ class Swarm:
 
     def set_speed(self, speed: float, author: str = "page") -> None:
         with self._lock:
-            old, self._speed = self._speed, _checked_speed(speed)
+            old, self._speed = self._speed, checked_speed(speed)
             player = self._player
             if player is not None:
                 player.post(lambda now: player.set_speed(speed, now))
@@ -153,16 +153,18 @@ class Swarm:
             self._note(text, author)
 
 
-def _checked_agents(agents: int) -> int:
+def checked_agents(agents: int) -> int:
+    """Raises Refused."""
     if isinstance(agents, bool) or not isinstance(agents, int) or not 0 <= agents <= MOST_AGENTS:
         raise Refused(f"{agents!r} is no number of agents; give a whole number from 0 to {MOST_AGENTS}")
     return agents
 
 
-def _checked_speed(speed: float) -> float:
+def checked_speed(speed: float) -> float:
+    """Raises Refused."""
     low, high = SPEED_RANGE
     if isinstance(speed, bool) or not isinstance(speed, int | float) or not math.isfinite(speed):
         raise Refused(f"speed {speed!r} is not a number; give one from {low:g} to {high:g}")
     if not low <= speed <= high:
-        raise Refused(f"speed {speed:g} is outside {low:g} to {high:g}")
+        raise Refused(f"speed {speed:g} is outside {low:g} to {high:g}; give one within")
     return speed

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,11 +11,15 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from app.bench import benches
 from app.bench.report import Bench, Target, as_object, run_bench
+from app.cli import MAKE
+from app.settings import config_from
 from app.terminal import line, screen, summary
 from engine.errors import Refused
+from engine.models.fetch import DEFAULT_FILE
 from engine.record.recorder import Recorder
 from tests.browser.scenes import SCENES
 from tests.panels.fake_control import FakeControl
@@ -51,6 +56,11 @@ def test_help_needs_nothing_heavy() -> None:
         (("swarm", "--agents", "5", "--workload", "nowhere"), "there is no workload 'nowhere'"),
         (("swarm", "--kv-dtype", "int3"), "kv_dtype 'int3' is not known"),
         (("up", "--ceiling", "much"), "is no size"),
+        (("up", "--workload", "nope"), "there is no workload 'nope'"),
+        (("up", "--agents", "-3"), "-3 is no number of agents"),
+        (("up", "--speed", "-1"), "speed -1 is outside 0.01 to 100"),
+        (("up", "--policy", "nope"), "policy 'nope' is not known"),
+        (("up", "--port", "99999"), "--port 99999 is no port"),
         (("export", "--session", "none"), "PARKDECK_DATA_DIR"),
     ],
 )
@@ -62,6 +72,59 @@ def test_a_mistake_is_one_sentence(args: tuple[str, ...], sentence: str, tmp_pat
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_a_mistake_in_the_environment_of_streamlit_run_is_one_sentence() -> None:
+    command = [sys.executable, "-m", "streamlit", "run", "app", "--server.port", "0"]
+    env = {**os.environ, "PARKDECK_AGENTS": "many"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (2, "PARKDECK_AGENTS 'many' is not a number; give one such as 8\n")
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The command lines that `up` gives to Streamlit, in place of running it."""
+    lines: list[list[str]] = []
+    monkeypatch.setattr("streamlit.web.cli.main", lambda line, prog_name: lines.append(line))
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    return lines
+
+
+def test_an_option_wins_over_its_variable(served: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARKDECK_SPEED", "4")
+    assert CliRunner().invoke(MAKE, ["up", "--speed", "1"]).exit_code == 0
+    assert config_from().speed == 1.0
+    assert len(served) == 1
+
+
+def test_a_port_that_is_taken_gives_way_to_the_next_free_one(served: list[list[str]]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert CliRunner().invoke(MAKE, ["up", "--port", str(port)]).exit_code == 0
+    assert int(served[0][-1]) > port
+
+
+def test_ctrl_c_while_a_command_still_imports_ends_quietly() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "app.cli", "up"], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for imported in process.stderr:
+        if "engine.errors" in imported:
+            break
+    process.send_signal(2)
+    rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "Aborted" not in rest
+    assert "Traceback" not in rest
+
+
+def test_models_are_listed_with_their_whole_path(tmp_path: Path) -> None:
+    kept = tmp_path / ("a-folder-with-a-long-name-" * 4) / DEFAULT_FILE
+    kept.parent.mkdir()
+    kept.touch()
+    shown = parkdeck("models", env={"PARKDECK_CACHE_DIR": str(kept.parent), "COLUMNS": "80"}).stdout
+    assert str(kept) in shown
+
+
 def test_export_lists_sessions_and_writes_three_files(tmp_path: Path) -> None:
     control = FakeControl(at=60.0)
     recorder = Recorder(tmp_path / "sessions.sqlite")
@@ -69,7 +132,7 @@ def test_export_lists_sessions_and_writes_three_files(tmp_path: Path) -> None:
     for sample in control.samples()[:10]:
         recorder.sample(sample)
     recorder.close()
-    env = {"PARKDECK_DATA_DIR": str(tmp_path), "COLUMNS": "200"}
+    env = {"PARKDECK_DATA_DIR": str(tmp_path), "COLUMNS": "80"}
     assert control.snapshot.session in parkdeck("export", env=env).stdout
     out = tmp_path / "out"
     done = parkdeck("export", "--session", control.snapshot.session, "--out", str(out), env=env)

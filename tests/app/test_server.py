@@ -167,7 +167,17 @@ def test_sizes_that_cannot_be_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("PARKDECK_SPEED", "0,5"), ("PARKDECK_AGENTS", "nan"), ("PARKDECK_CEILING", "much")]
+    ("variable", "value"),
+    [
+        ("PARKDECK_SPEED", "0,5"),
+        ("PARKDECK_SPEED", "-1"),
+        ("PARKDECK_AGENTS", "nan"),
+        ("PARKDECK_AGENTS", "2.5"),
+        ("PARKDECK_AGENTS", "-3"),
+        ("PARKDECK_POLICY", "nope"),
+        ("PARKDECK_WORKLOAD", "nope"),
+        ("PARKDECK_CEILING", "much"),
+    ],
 )
 def test_bad_settings_are_one_sentence(variable: str, value: str) -> None:
     with pytest.raises(Refused):
