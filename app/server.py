@@ -1,7 +1,10 @@
-"""What the server does besides the page: the Host check, plotly.js from the installed package, /healthz."""
+"""What the server does besides the page: the Host check, plotly.js from the installed package, /healthz, and the reason
+of a failure in its own terminal."""
 
+import asyncio
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,11 +14,14 @@ from starlette.responses import FileResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from engine.control import Control
 from engine.errors import ParkdeckError
+from engine.snapshot import HostState
 from panels.deck_view import TABLES, TableName
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 HOSTS_VARIABLE = "PARKDECK_ALLOWED_HOSTS"
+LOOK_EVERY_S = 0.5
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
@@ -98,3 +104,14 @@ def routes(state: Callable[[], dict[str, object]], table: Callable[[TableName], 
         Route("/healthz", healthz(state)),
         Route("/export/{table}.csv", export(table)),
     ]
+
+
+async def tell_failures(control: Control) -> None:
+    """Until it is cancelled: each failure of the engine is one line on stderr, for whoever has no page open."""
+    told = None
+    while True:
+        snapshot = control.snapshot
+        if snapshot.state == HostState.FAILED and snapshot.session != told:
+            told = snapshot.session
+            sys.stderr.write(f"{snapshot.error}\n")
+        await asyncio.sleep(LOOK_EVERY_S)

@@ -20,7 +20,7 @@ import streamlit as st  # noqa: E402
 from starlette.middleware import Middleware  # noqa: E402
 
 from app.deck import Deck, DeckConfig  # noqa: E402
-from app.server import HostCheck, routes  # noqa: E402
+from app.server import HostCheck, routes, tell_failures  # noqa: E402
 from app.settings import config_from  # noqa: E402
 from app.shelf import DECK, clear, shelf, taken  # noqa: E402
 from engine.errors import ParkdeckError, Refused  # noqa: E402
@@ -43,9 +43,11 @@ CONFIG = _configured()
 async def lifespan(application: st.App) -> AsyncIterator[dict[str, object]]:
     deck = shelf(DECK, lambda: Deck(CONFIG))
     deck.start()
+    teller = asyncio.create_task(tell_failures(deck.control))
     try:
         yield {"deck": deck}
     finally:
+        teller.cancel()
         await asyncio.to_thread(deck.stop)
         clear(DECK)
 

@@ -1,6 +1,7 @@
 """Host check, routes, shelf, settings."""
 
 import asyncio
+import dataclasses
 import importlib
 import sys
 import threading
@@ -18,6 +19,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from app import server, settings, shelf
 from engine.errors import BadKnob, Refused
 from engine.geometry import KVDtype
+from engine.snapshot import HostState, Snapshot
+from tests.panels.fake_control import FakeControl
 
 
 async def hello(request: Any) -> PlainTextResponse:
@@ -94,6 +97,25 @@ def test_healthz() -> None:
     assert client({"state": "starting"}).get("/healthz").status_code == 200
     failed = client({"state": "failed", "error": "why"}).get("/healthz")
     assert (failed.status_code, failed.json()["error"]) == (503, "why")
+
+
+def test_a_failure_is_told_in_the_terminal_once_a_session(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server, "LOOK_EVERY_S", 0.0)
+    starting = FakeControl(state=HostState.STARTING).snapshot
+    failed = dataclasses.replace(starting, state=HostState.FAILED, error="no such file", session="s1")
+    again = dataclasses.replace(failed, error="no network", session="s2")
+    seen = [starting, failed, failed, starting, again, again]
+
+    class Control(FakeControl):
+        @property
+        def snapshot(self) -> Snapshot:
+            return seen.pop(0)
+
+    with pytest.raises(IndexError):
+        asyncio.run(server.tell_failures(Control()))
+    assert capsys.readouterr().err == "no such file\nno network\n"
 
 
 def test_the_shelf_makes_one_thing_even_when_two_ask_in_the_same_instant() -> None:
