@@ -73,13 +73,12 @@ def line(snapshot: Snapshot) -> str:
     """One line on how it stands, for logs."""
     if snapshot.bands is None:
         startup = snapshot.startup
-        stage = f"{startup.stage}: {startup.note}" if startup else "starting"
+        stage = f" {startup.stage}: {startup.note}" if startup else ""
         percent = f" {startup.fraction:.0%}" if startup and startup.fraction is not None else ""
-        return f"{snapshot.state} {stage}{percent}"
+        return f"{snapshot.state}{stage}{percent}"
     figures = {card.key: f"{card.label.lower()} {card.value}" for card in cards(snapshot, Scale(snapshot.card))}
-    return f"{snapshot.state} " + ", ".join(
-        figures[k] for k in ("turns", "decode", "headroom", "paused_fit", "swapped")
-    )
+    state = [] if snapshot.state == HostState.RUNNING else [str(snapshot.state)]
+    return ", ".join([*state, *(figures[k] for k in ("turns", "decode", "headroom", "paused_fit", "swapped"))])
 
 
 def screen(snapshot: Snapshot) -> RenderableType:

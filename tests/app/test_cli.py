@@ -21,6 +21,7 @@ from app.terminal import line, screen, summary
 from engine.errors import Refused
 from engine.models.fetch import DEFAULT_FILE
 from engine.record.recorder import Recorder
+from engine.snapshot import HostState
 from tests.browser.scenes import SCENES
 from tests.panels.fake_control import FakeControl
 
@@ -178,7 +179,9 @@ def test_the_terminal_shows_what_the_page_shows() -> None:
         "parkdeck export --session session-1",
     ):
         assert word in text
-    assert "running 8 of 8" in line(deck.control.snapshot)
+    assert line(deck.control.snapshot).startswith("running 8 of 8, decode")
+    assert line(FakeControl(state=HostState.STARTING).snapshot) == "starting"
+    assert line(FakeControl(state=HostState.IDLE).snapshot).startswith("idle, running")
     assert line(SCENES["starting"]().control.snapshot).startswith("starting convert: layer 12 of 30")
 
 
