@@ -22,6 +22,7 @@ from panels.units import fraction
 
 DEFAULT_WORKLOAD = "swarm"
 ENGINE_STOPS_WITHIN_S = 2.0
+PAGE = "page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class Deck:
 
 
 class SwarmButtons:
-    """A SwarmControl over the swarm."""
+    """A SwarmControl over the swarm, for the page."""
 
     def __init__(self, swarm: Swarm) -> None:
         self._swarm = swarm
@@ -141,19 +142,19 @@ class SwarmButtons:
         return SwarmState(status.running, status.agents, status.speed, status.workload, note)
 
     def start(self) -> str:
-        self._swarm.start()
+        self._swarm.start(PAGE)
         return "Swarm started."
 
     def stop(self) -> str:
-        self._swarm.stop()
+        self._swarm.stop(PAGE)
         return "Swarm stopped; its turns were cancelled."
 
     def set_agents(self, agents: int) -> str:
-        self._swarm.set_agents(int(agents))
+        self._swarm.set_agents(int(agents), PAGE)
         return f"{agents} agents."
 
     def set_speed(self, speed: float) -> str:
-        self._swarm.set_speed(float(speed))
+        self._swarm.set_speed(float(speed), PAGE)
         return f"Speed {speed:g}×."
 
     def foreground_turn(self) -> str:

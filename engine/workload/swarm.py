@@ -67,7 +67,7 @@ class Swarm:
             return latest
         return dataclasses.replace(latest, running=False, agents=self._agents, speed=self._speed)
 
-    def start(self, author: str = "page") -> None:
+    def start(self, author: str = "swarm") -> None:
         """Let the agents arrive; nothing happens if they are there already."""
         with self._lock:
             if self._playing and self._thread is not None and self._thread.is_alive():
@@ -77,7 +77,7 @@ class Swarm:
             player.post(lambda now: player.set_agents(count, now))
         self._tell(f"swarm started: {count} agents of {self._workload.name}, speed {self._speed:g}", author)
 
-    def stop(self, author: str = "page") -> None:
+    def stop(self, author: str = "swarm") -> None:
         """Cancel all of the swarm's turns and end its thread; nothing happens if it does not run."""
         with self._lock:
             thread, player = self._thread, self._player
@@ -89,7 +89,7 @@ class Swarm:
             self._thread, self._playing = None, False
         self._tell("swarm stopped", author)
 
-    def set_agents(self, agents: int, author: str = "page") -> None:
+    def set_agents(self, agents: int, author: str = "swarm") -> None:
         with self._lock:
             old, self._agents = self._agents, checked_agents(agents)
             player = self._player
@@ -98,7 +98,7 @@ class Swarm:
         if old != agents:
             self._tell(f"swarm agents {old} -> {agents}", author)
 
-    def set_speed(self, speed: float, author: str = "page") -> None:
+    def set_speed(self, speed: float, author: str = "swarm") -> None:
         with self._lock:
             old, self._speed = self._speed, checked_speed(speed)
             player = self._player

@@ -73,14 +73,18 @@ def test_stop_leaves_no_thread_and_may_be_said_twice(deck: Deck) -> None:
     wait_until(lambda: [name for name in threads() if name not in before and "Executor" not in name] == [])
 
 
-def test_the_swarms_buttons_answer_in_sentences(deck: Deck) -> None:
+def test_the_swarms_buttons_answer_in_sentences(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
+    authors: list[str] = []
+    monkeypatch.setattr(deck.host, "note", lambda text, author: authors.append(author))
     assert deck.swarm.set_agents(3) == "3 agents."
     assert deck.swarm.set_speed(2.0) == "Speed 2×."
     assert deck.swarm.state().agents == 3
     with pytest.raises(Refused):
         deck.swarm.set_agents(100_000)
     assert deck.swarm.state().agents == 3
+    assert deck.swarm.start() == "Swarm started."
     assert deck.swarm.stop().startswith("Swarm stopped")
+    assert authors == ["page"] * 4
 
 
 def test_an_unknown_workload_is_refused_with_the_names() -> None:

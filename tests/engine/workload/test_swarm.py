@@ -84,16 +84,17 @@ def test_start_steer_and_stop() -> None:
         assert status.blocked_fraction is not None
         assert 0 < status.blocked_fraction < 1
         swarm.set_speed(10.0, "cli")
-        swarm.set_agents(6)
+        swarm.set_agents(6, "page")
         until(lambda: swarm.status.agents == 6 and swarm.status.speed == 10.0)
         swarm.stop()
         assert control.turns == {}
         assert not swarm.status.running
         assert swarm.status.agents == 6
         assert threading.active_count() == len([t for t in threading.enumerate() if t.name != "parkdeck-swarm"])
-    assert notes[0] == ("swarm started: 4 agents of four, speed 1", "page")
+    assert notes[0] == ("swarm started: 4 agents of four, speed 1", "swarm")
     assert ("swarm speed 1 -> 10", "cli") in notes
-    assert notes[-1] == ("swarm stopped", "page")
+    assert ("swarm agents 4 -> 6", "page") in notes
+    assert notes[-1] == ("swarm stopped", "swarm")
 
 
 def test_stop_is_quick_and_it_starts_again() -> None:
