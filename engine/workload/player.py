@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from engine.control import Control, Unblock
 from engine.errors import Refused
 from engine.models.loaded import ServedModel
-from engine.turn import Finish, TurnId, TurnRequest, TurnUpdate
+from engine.turn import Finish, Priority, TurnId, TurnRequest, TurnUpdate
 from engine.workload.agent import Agent
 from engine.workload.pace import pace_for
 from engine.workload.script import AgentScript, Workload, fit, fit_turn
@@ -42,7 +42,7 @@ class Player:
         self._seed = seed
         self._wanted = 0
         self._agents: dict[int, Agent] = {}
-        self._members: list[int] = []
+        self._members: dict[int, int] = {}
         self._keys = itertools.count()
         self._timers = Timers()
         self._inbox: SimpleQueue[Happening] = SimpleQueue()
@@ -80,18 +80,21 @@ class Player:
         return self._timers.next_due
 
     def set_agents(self, count: int, now: float) -> None:
-        """Newcomers arrive as their scripts say; those that are too many leave, their turns are cancelled."""
+        """Newcomers arrive as their scripts say; those that are too many leave, their turns are cancelled: background
+        agents first, the latest in the workload's order before the others."""
         while len(self._members) > count:
-            self._remove(self._agents[self._members.pop()], now)
+            place = max(self._members, key=self._leaves_at)
+            self._remove(self._agents[self._members.pop(place)], now)
         arriving = not self._members
+        vacant = (place for place in itertools.count() if place not in self._members)
         while len(self._members) < count:
-            place = len(self._members)
+            place = next(vacant)
             copy, member = divmod(place, len(self._workload.agents))
             script = self._workload.agents[member]
             name = script.name if copy == 0 else f"{script.name}.{copy + 1}"
             agent = self._add(name, script, loops=True)
             agent.turn_index = copy
-            self._members.append(agent.key)
+            self._members[place] = agent.key
             delay = script.arrival_ms / 1000 if arriving else 0.0
             self._after(now, delay, agent, partial(self._take_turn, agent), scaled=True)
         self._wanted = count
@@ -125,6 +128,10 @@ class Player:
         agent = Agent(next(self._keys), name, script, loops)
         self._agents[agent.key] = agent
         return agent
+
+    def _leaves_at(self, place: int) -> tuple[Priority, int]:
+        """The member with the highest leaves first."""
+        return self._agents[self._members[place]].script.priority, place
 
     def _remove(self, agent: Agent, now: float) -> None:
         if agent.turn is not None:

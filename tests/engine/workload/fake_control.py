@@ -26,7 +26,7 @@ class WordEncoder:
 
 
 def fake_model(max_context: int = 8192) -> LoadedModel:
-    return cast(LoadedModel, SimpleNamespace(tokenizer=WordEncoder(), config=SimpleNamespace(max_context=max_context)))
+    return cast(LoadedModel, SimpleNamespace(tokenizer=WordEncoder(), max_context=max_context))
 
 
 @dataclass

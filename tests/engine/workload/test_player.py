@@ -74,6 +74,24 @@ def test_fewer_agents_cancel_their_turns_and_more_arrive() -> None:
     assert len(set(prompts)) == len(prompts)
 
 
+def test_fewer_agents_send_background_away_first_and_it_comes_back() -> None:
+    agents = (("bg-0", Priority.BACKGROUND), ("bg-1", Priority.BACKGROUND), ("person", Priority.FOREGROUND))
+    player, control = playing(Workload("w", tuple(AgentScript(name, who, (TURN,)) for name, who in agents)), 3)
+
+    def present() -> set[str]:
+        control.submitted.clear()
+        play(player, control, 10.0)
+        return {request.agent for request in control.submitted}
+
+    assert present() == {"bg-0", "bg-1", "person"}
+    player.set_agents(2, control.now)
+    assert present() == {"bg-0", "person"}
+    player.set_agents(1, control.now)
+    assert present() == {"person"}
+    player.set_agents(4, control.now)
+    assert present() == {"bg-0", "bg-1", "person", "bg-0.2"}
+
+
 def test_refused_submissions_back_off_are_counted_and_shown() -> None:
     player, control = playing(refuse=lambda request: "the arena holds 100 tokens, this turn needs 400")
     play(player, control, 120.0)
