@@ -1,5 +1,6 @@
 """The tables as data: one list of columns for each, with SQL type and how the value is taken from a record. SQLite and
-CSV are both written from these lists."""
+CSV are both written from these lists. `at_s` is the engine's clock in SQLite, seconds since the session's start in
+CSV."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,5 +1,6 @@
 """timeline.csv, samples.csv and events.csv of one session, streamed: UTF-8, RFC 4180, times in UTC with Z, units in the
-column names, numbers with a point whatever the locale. Rows stand in the order in which they ended."""
+column names, numbers with a point whatever the locale; `at_s` is seconds since the session's start. Rows stand in the
+order in which they ended."""
 
 import csv
 import io
@@ -40,7 +41,8 @@ def csv_chunks(name: str, session: str, path: Path | None = None, recorder: Reco
     source = path or (recorder.path if recorder is not None else database_path())
     table = FILES[name]
     start = waiting.start if waiting is not None and waiting.start is not None else _stored_start(source, session)
-    return _chunks(table, _finisher(table, start), _rows(source, session, table, waiting))
+    rows = _since_start(table, start, _rows(source, session, table, waiting))
+    return _chunks(table, _finisher(table, start), rows)
 
 
 def export_session(
@@ -87,6 +89,16 @@ def _rows(path: Path, session: str, table: str, waiting: Unflushed | None) -> It
             )
     if waiting is not None:
         yield from waiting.rows[table]
+
+
+def _since_start(table: str, start: Row, rows: Iterator[Row]) -> Iterator[Row]:
+    """The rows with `at_s` counted from the session's start; the engine's clock in SQLite has a zero of its own."""
+    names = [column.name for column in TABLES[table]]
+    if "at_s" not in names:
+        return rows
+    at, utc = names.index("at_s"), names.index("utc")
+    began = float(start[[column.name for column in SESSIONS].index("started_utc")] or 0.0)
+    return ((*values[:at], float(values[utc] or 0.0) - began, *values[at + 1 :]) for values in rows)
 
 
 def _chunks(table: str, finish: "_Finisher", rows: Iterator[Row]) -> Iterator[bytes]:

@@ -122,7 +122,7 @@ def test_samples_and_events(recorder: Recorder, tmp_path: Path) -> None:
     timeline, samples, events = (parsed(path.read_bytes()) for path in paths)
     assert len(timeline) == 1
     row = dict(zip(*samples, strict=True))
-    assert row["utc"] == "2026-01-01T00:00:01.000Z"
+    assert (row["utc"], row["at_s"]) == ("2026-01-01T00:00:01.000Z", "1.0")
     assert row["other_bytes"] == row["blocked_fraction"] == row["itl_p50_s"] == ""
     assert row["decode_tokens_per_s"] == "99.5"
     assert row["used_bytes"] == str(100 + 20 + (1 << 30) + 300 + 50)
@@ -131,6 +131,7 @@ def test_samples_and_events(recorder: Recorder, tmp_path: Path) -> None:
     assert int(row["used_bytes_card_scale"]) + int(row["headroom_bytes_card_scale"]) == 16_642_998_272
     row = dict(zip(*events, strict=True))
     assert (row["text"], row["moved_bytes"], row["duration_s"], row["turn"]) == ("'=cmd", "5", "0.25", "")
+    assert row["at_s"] == "2.0"
 
 
 def test_no_card_scale_leaves_the_cells_empty(tmp_path: Path) -> None:
