@@ -111,8 +111,8 @@ class Deck:
     def last_card(self) -> CardScale | None:
         return self._begun.snapshot.card if self._begun.snapshot else None
 
-    def recorded(self) -> bool:
-        return self._recorder.session == self._host.snapshot.session
+    def recorded(self) -> str:
+        return self._recorder.session
 
     def export(self, table: TableName) -> Iterator[bytes]:
         """The session's CSV in pieces. Raises Refused before the first when nothing is recorded yet."""

@@ -1,7 +1,7 @@
 """Opening a body: from a choice of model and sizes to a loaded model and a backend ready to step."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine.backends.base import Backend
@@ -35,9 +35,6 @@ class BodyConfig:
     slots: int = 8
     average_turn_tokens: int = AVERAGE_TURN_TOKENS
     card: str | Path = DEFAULT_CARD
-
-    def with_model(self, model: str | None) -> "BodyConfig":
-        return replace(self, model=model)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ class Control(Protocol):
         ...
 
     def restart(self, model: str | None = None) -> None:
-        """Stop the engine (turns fail with a sentence) and start it again, on another model if named. Recorded data
-        and knobs stay. Returns at once; the snapshot shows the progress."""
+        """Stop the engine (turns fail with a sentence) and start it again, on another model if named; None: on the
+        model that ran last. Recorded data and knobs stay. Returns at once; the snapshot shows the progress. Raises
+        ModelError, and nothing ends, for a name that is no file, no directory and no Hugging Face id."""
         ...

@@ -20,6 +20,7 @@ from engine.errors import Refused
 from engine.events import Event
 from engine.knobs import Knobs
 from engine.models.loaded import LoadedModel
+from engine.models.resolve import check_choice
 from engine.publish import samples_since
 from engine.run import HostConfig, Run, blank_snapshot
 from engine.snapshot import HostState, Sample, Snapshot
@@ -48,6 +49,7 @@ class Host:
         self._lifecycle = threading.RLock()
         self._run: Run | None = None
         self._runs = 0
+        self._ready: tuple[str | None, str] | None = None
         self._snapshot = self._blank(HostState.STOPPED, self._new_session())
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -66,11 +68,14 @@ class Host:
 
     def restart(self, model: str | None = None) -> None:
         """See Control. The knobs stay as the operator left them."""
+        if model is not None:
+            check_choice(model)
         with self._lifecycle:
             old = self._run
             knobs = self._snapshot.knobs
-            body = self._config.body if model is None else self._config.body.with_model(model)
-            body = replace(body, kv_dtype=knobs.kv_dtype)
+            if model is None:
+                model = self._ready[0] if self._ready else self._config.body.model
+            body = replace(self._config.body, model=model, kv_dtype=knobs.kv_dtype)
             self._config = replace(self._config, body=body, knobs=knobs)
             if old is not None:
                 old.stopping.set()
@@ -98,8 +103,14 @@ class Host:
         self._run.thread.start()
 
     def _publish(self, run: "Run", snapshot: Snapshot) -> None:
-        if run is self._run:
-            self._snapshot = snapshot
+        """Keeps the model that became ready last: as it was chosen, and its name."""
+        if run is not self._run:
+            return
+        if snapshot.bands is not None:
+            self._ready = run.chosen, snapshot.model
+        elif self._ready is not None and self._ready[0] != run.chosen:
+            snapshot = replace(snapshot, ran_before=self._ready[1])
+        self._snapshot = snapshot
 
     def _new_session(self) -> str:
         self._runs += 1

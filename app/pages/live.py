@@ -30,7 +30,7 @@ def _sidebar(deck: DeckView) -> None:
     with st.expander("Model", icon=":material/memory:"):
         model_box.render(deck.control, snapshot)
     with st.expander("Download this session", icon=":material/download:"):
-        downloads.render(deck, snapshot.session, _theme())
+        downloads.render(deck, _theme())
 
 
 @st.fragment(run_every=REFRESH_S)

@@ -80,6 +80,27 @@ def test_the_model_box_restarts_with_what_was_typed() -> None:
     assert deck.control.calls == [("restart", "/models/other.gguf")]
 
 
+def test_a_model_that_is_refused_says_so_in_the_box_and_nothing_restarts() -> None:
+    deck = SCENES["running"]()
+    deck.control.refuse = "/no/such.gguf: no such file or directory"
+    tab = open_page(deck)
+    button(tab, "Load and restart").click().run()
+    tab.run()
+    assert deck.control.refuse in texts(tab)
+    assert deck.control.state == HostState.RUNNING
+    deck.control.refuse = None
+    button(tab, "Load and restart").click().run()
+    assert "no such file" not in texts(tab)
+
+
+def test_a_start_that_failed_offers_the_model_that_ran_before() -> None:
+    deck = SCENES["offline"]()
+    deck.control.ran_before = "SmolLM2-135M"
+    tab = open_page(deck)
+    button(tab, "Back to SmolLM2-135M").click().run()
+    assert deck.control.calls == [("restart", None)]
+
+
 def test_the_swarms_buttons_reach_it_and_a_refusal_is_a_sentence() -> None:
     deck = SCENES["running"]()
     tab = open_page(deck)

@@ -201,6 +201,34 @@ def test_a_restart_frees_the_engine_before_it() -> None:
     assert host.stop(WAIT_S)
 
 
+def test_a_typo_ends_nothing_and_a_model_that_fails_leaves_the_way_back() -> None:
+    opened: list[str | None] = []
+
+    def opening(config: BodyConfig, report: Report) -> Body:
+        opened.append(config.model)
+        if config.model == "org/broken":
+            raise ModelError("org/broken: not on Hugging Face")
+        return fake_body(256, 256)
+
+    host = Host(open_body=opening)
+    host.start()
+    ran = host.wait_ready(WAIT_S)
+    with pytest.raises(ModelError, match="no such file"):
+        host.restart("/no/such.gguf")
+    assert host.snapshot.session == ran.session
+    host.restart("org/broken")
+    until(lambda: host.snapshot.state is HostState.FAILED)
+    assert host.snapshot.ran_before == ran.model
+    host.restart()
+    assert host.wait_ready(WAIT_S).ran_before is None
+    host.restart("org/other")
+    host.wait_ready(WAIT_S)
+    host.restart()
+    host.wait_ready(WAIT_S)
+    assert opened == [None, "org/broken", None, "org/other", "org/other"]
+    assert host.stop(WAIT_S)
+
+
 def test_the_start_shows_its_progress_and_a_model_error_is_one_sentence() -> None:
     seen: list[Startup | None] = []
     go_on = threading.Event()

@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.backends.base import DeviceMemory
 from engine.control import Listener, Unblock
-from engine.errors import Refused
+from engine.errors import ModelError, Refused
 from engine.events import Event, EventKind
 from engine.geometry import KVDtype, KVGeometry
 from engine.knobs import Knobs
@@ -49,6 +49,7 @@ class FakeControl:
     extra_events: list[Event] = field(default_factory=list)
     refuse: str | None = None
     start_utc: float = START_UTC
+    ran_before: str | None = None
 
     def advance(self, seconds: float) -> None:
         self.at += seconds
@@ -65,6 +66,7 @@ class FakeControl:
             session="20260921T130640Z-000-1", state=self.state, at=self.at, utc=self.start_utc + self.at,
             step=int(self.at * 20), model=self.model_name, backend="torch", knobs=self.knobs,
             policies=("recompute-only", "resident-only", "walk-down"), startup=self.startup, error=self.error,
+            ran_before=self.ran_before,
         )  # fmt: skip
         if self.state in (HostState.STARTING, HostState.FAILED, HostState.STOPPED):
             return replace(blank, events=tuple(self.events()))
@@ -147,6 +149,8 @@ class FakeControl:
 
     def restart(self, model: str | None = None) -> None:
         self.calls.append(("restart", model))
+        if self.refuse is not None:
+            raise ModelError(self.refuse)
         self.state = HostState.STARTING
         self.startup = Startup("load", None, "reading the model file")
         self.error = None

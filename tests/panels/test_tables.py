@@ -120,7 +120,7 @@ def test_a_sleeping_gpu_is_asleep() -> None:
 
 
 def test_downloads_are_off_until_a_session_is_recorded() -> None:
-    data = downloads.links("session-1", recorded=False)
+    data = downloads.links("")
     assert [file["name"] for file in data["files"]] == ["timeline.csv", "samples.csv", "events.csv"]
     assert data["off"]
-    assert not downloads.links("session-1", recorded=True)["off"]
+    assert not downloads.links("session-1")["off"]
