@@ -84,6 +84,15 @@ def test_it_starts_and_the_stack_is_drawn_against_the_ceiling(page: Page) -> Non
     assert chart(page, "plot.data.find((t) => t.name === 'ceiling').line.dash") == "dash"
 
 
+def test_no_button_of_the_chart_uploads_it(page: Page) -> None:
+    page.locator(".parkdeck-plot").hover()
+    titles = chart(page, "[...plot.querySelectorAll('.modebar-btn')].map((b) => b.dataset.title || b.dataset.name)")
+    assert isinstance(titles, list)
+    assert len(titles) == 6
+    assert not re.search("share|cloud|upload|edit", " ".join(titles), re.IGNORECASE)
+    assert chart(page, "plot._context.plotlyServerURL") == ""
+
+
 def test_the_stack_grows(page: Page) -> None:
     newest = "Array.from(plot._fullData.find((t) => t.name === 'running KV').y).at(-1)"
     wait_until(page, lambda: float(str(chart(page, newest))) > 0.1, "KV of running turns")
