@@ -174,6 +174,21 @@ def test_a_turns_action_answers_in_a_sentence(page: Page) -> None:
     wait_until(page, lambda: bool(page.locator(".turns .message").inner_text().strip()), "the answer")
 
 
+def test_the_keyboards_focus_stays_over_refreshes(page: Page) -> None:
+    page.get_by_role("button", name="Foreground turn now").click()
+    row = page.locator(".turns tbody tr").filter(has_text="foreground").first
+    row.locator("button.pause").click()
+    held = page.locator(".turns button.resume").first
+    held.focus()
+    focused = """() => [...document.querySelectorAll('*')].map((e) => e.shadowRoot?.activeElement)
+        .find(Boolean)?.getAttribute('aria-label')"""
+    before = page.evaluate(focused)
+    page.wait_for_timeout(4000)
+    assert before
+    assert page.evaluate(focused) == before
+    held.click()
+
+
 @pytest.mark.parametrize("name", ["timeline", "samples", "events"])
 def test_the_csv_downloads_and_parses(page: Page, name: str) -> None:
     link = page.get_by_role("link", name=f"{name}.csv")
