@@ -18,6 +18,7 @@ from engine.policies import policies
 from engine.precision import check_switch, switch
 from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
 from engine.view import Reason
+from engine.words import mib
 
 
 class Commands:
@@ -134,11 +135,11 @@ class Commands:
             m = core.backend.memory()
             free = m.host_total_bytes - m.host_used_bytes
             raise Refused(
-                f"{turn.agent} needs {_mib(nbytes)} in the host pool and {_mib(free)} are free; "
+                f"{turn.agent} needs {mib(nbytes)} in the host pool and {mib(free)} are free; "
                 "enlarge the pool or drop a turn"
             )
         self._hold_after_move(turn, now, running)
-        return f"{turn.agent} is in the host pool, {_mib(nbytes)}"
+        return f"{turn.agent} is in the host pool, {mib(nbytes)}"
 
     def drop(self, turn_id: TurnId, author: str) -> str:
         core, now = self._core, self._core.clock.now()
@@ -208,7 +209,7 @@ class Commands:
         if blocks_for(tokens + 1, backend.block_size) > m.blocks_total:
             raise Refused(
                 f"{what} has {tokens:,} tokens and can never fit the arena of {capacity:,} tokens "
-                f"({_mib(m.arena_bytes)} at {backend.kv_dtype}); send fewer or enlarge the arena"
+                f"({mib(m.arena_bytes)} at {backend.kv_dtype}); send fewer or enlarge the arena"
             )
 
     def _movable(self, turn_id: TurnId, tiers: set[Tier]) -> LiveTurn:
@@ -253,7 +254,3 @@ def block_turn(core: Core, turn: LiveTurn, now: float, tool: str, author: str) -
 def _check_max_tokens(value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000_000:
         raise Refused(f"max_tokens {value!r} is not a whole number from 1 to 10,000,000")
-
-
-def _mib(nbytes: int) -> str:
-    return f"{nbytes / 2**20:,.1f} MiB"

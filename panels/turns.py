@@ -9,11 +9,12 @@ import streamlit as st
 from engine.control import Control
 from engine.snapshot import HostState, Snapshot, TurnRow
 from engine.turn import Phase, Priority, Tier, TurnId
+from engine.words import counted
 from panels import components
 from panels.asking import Answer, outcome
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
-from panels.units import counted, unit_name
+from panels.units import unit_name
 
 Verb = Literal["pause", "resume", "swap_out", "drop", "cancel"]
 SHOWN_ROWS = 60

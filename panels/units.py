@@ -56,11 +56,6 @@ def count(value: float | None) -> str:
     return MISSING if value is None else f"{value:,.0f}"
 
 
-def counted(number: int, noun: str) -> str:
-    """'1 turn', '2 turns'."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def fraction(value: float | None) -> str:
     return MISSING if value is None else f"{value:.2f}"
 

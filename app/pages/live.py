@@ -39,7 +39,9 @@ def _main(deck: DeckView) -> None:
     snapshot = _kept(control.snapshot, deck)
     theme = _theme()
     scale = scale_for(snapshot, top.render(snapshot))
-    states.render(control, snapshot)
+    # Its place is kept when it is empty, so that a word that comes and goes moves no element and remounts no chart.
+    with st.container():
+        states.render(control, snapshot)
     if snapshot.bands is None:
         hardware.render(deck.hardware())
         return
