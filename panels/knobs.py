@@ -11,7 +11,7 @@ from engine.control import Control
 from engine.snapshot import Snapshot
 from panels import following
 from panels.asking import Answer, outcome
-from panels.units import MIB
+from panels.units import MIB, MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,10 @@ def render(control: Control, snapshot: Snapshot) -> None:
 def _widget(control: Control, snapshot: Snapshot, name: str, make: Callable[..., Any], **options: Any) -> None:
     knob = KNOBS[name]
     key, value = following.follow(knob.widget, getattr(snapshot.knobs, name), snapshot.at)
-    shown = knob.to_widget(value)
+    # Until a body has sized its own pool there is none to show.
+    shown = None if name == "host_pool_bytes" and not value and snapshot.bands is None else knob.to_widget(value)
+    if shown is None:
+        options["placeholder"] = MISSING
     make(knob.label, value=shown, key=key, help=knob.hint, on_change=send, args=(control, name), **options)
 
 

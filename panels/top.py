@@ -6,6 +6,7 @@ import streamlit as st
 
 from engine.snapshot import HostState, Snapshot
 from panels.scale import SCALES, Scale, ScaleName, has_card
+from panels.units import MISSING
 from panels.units import seconds as duration
 
 BADGES = {
@@ -27,7 +28,12 @@ def age(snapshot: Snapshot, wall: float) -> str:
 
 
 def line(snapshot: Snapshot, scale: Scale, wall: float) -> str:
-    parts = [f"{snapshot.model} on {snapshot.backend}", scale.short, f"step {snapshot.step:,}"]
+    runs = snapshot.bands is not None
+    parts = [
+        f"{snapshot.model} on {snapshot.backend}",
+        scale.short if runs else f"scale {MISSING}",
+        f"step {snapshot.step:,}" if runs else f"step {MISSING}",
+    ]
     if snapshot.state != HostState.STARTING:
         parts.append(f"updated {age(snapshot, wall)}")
     if snapshot.recorder_behind > 1000:

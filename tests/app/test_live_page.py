@@ -6,6 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine.events import Event, EventKind
+from engine.knobs import Knobs
 from engine.snapshot import HostState
 from tests.browser.scenes import SCENES
 from tests.panels.fake_control import OFFLINE
@@ -49,6 +50,14 @@ def test_starting_shows_the_stage_its_progress_and_what_comes_next() -> None:
     assert "Converting the weights" in text
     assert "layer 12 of 30" in text
     assert "Then: load, compile, calibrate" in text
+    assert "scale n/a · step n/a" in text
+
+
+def test_a_starting_engine_has_no_host_pool_yet() -> None:
+    deck = SCENES["starting"]()
+    deck.control.knobs = Knobs()
+    pool = next(n for n in open_page(deck).number_input if n.label.startswith("Host pool"))
+    assert (pool.value, pool.placeholder) == (None, "n/a")
 
 
 def test_failed_shows_the_reason_keeps_the_data_and_restarts() -> None:
