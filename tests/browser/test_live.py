@@ -80,7 +80,7 @@ def events(page: Page) -> str:
 def test_it_starts_and_the_stack_is_drawn_against_the_ceiling(page: Page) -> None:
     expect(page.get_by_text("Parkdeck", exact=True)).to_be_visible(timeout=SOON_MS)
     page.wait_for_selector(".parkdeck-plot .main-svg", timeout=READY_S * 1000)
-    assert chart(page, "plot.layout.annotations.some((a) => a.text === 'ceiling 15.5 GiB')")
+    assert chart(page, "plot.layout.annotations.some((a) => a.text === 'ceiling<br>15.5 GiB')")
     assert chart(page, "plot.data.find((t) => t.name === 'ceiling').line.dash") == "dash"
 
 
