@@ -15,6 +15,7 @@ from engine.record.recorder import Recorder
 from engine.record.schedule import Schedule, start_schedule
 from engine.snapshot import CardScale, Sample, Snapshot
 from engine.telemetry.hardware import HardwareReader, HardwareSample
+from engine.words import counted
 from engine.workload.readers import load_workload
 from engine.workload.swarm import Swarm
 from panels.deck_view import SwarmState, TableName
@@ -133,7 +134,8 @@ class SwarmButtons:
             note = status.problem
         elif status.running:
             note = (
-                f"{status.live} agents in a turn, {status.blocked} of them on tools, {status.turns_done} turns done, "
+                f"{counted(status.live, 'agent')} in a turn, {status.blocked} of them on tools, "
+                f"{counted(status.turns_done, 'turn')} done, "
                 f"b {fraction(status.blocked_fraction)} by the agents' clocks"
             )
         else:
@@ -150,7 +152,7 @@ class SwarmButtons:
 
     def set_agents(self, agents: int) -> str:
         self._swarm.set_agents(int(agents))
-        return f"{agents} agents."
+        return f"{counted(int(agents), 'agent')}."
 
     def set_speed(self, speed: float) -> str:
         self._swarm.set_speed(float(speed))

@@ -10,7 +10,7 @@ from engine.core import Core
 from engine.errors import Refused
 from engine.events import EventKind
 from engine.geometry import blocks_for
-from engine.knobs import Knobs
+from engine.knobs import Knobs, change
 from engine.ledger import LiveTurn
 from engine.models.tokenizer import StreamDecoder
 from engine.output import TurnOutput
@@ -18,7 +18,7 @@ from engine.policies import policies
 from engine.precision import check_switch, switch
 from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
 from engine.view import Reason
-from engine.words import mib
+from engine.words import counted, mib
 
 
 class Commands:
@@ -56,7 +56,10 @@ class Commands:
         core.ledger.add(turn, asked_at)
         core.count(turns=1, prompt_tokens=len(tokens))
         core.event(
-            EventKind.SUBMIT, author, f"{turn.agent}: {len(tokens):,} prompt tokens, {turn.priority.label}", turn
+            EventKind.SUBMIT,
+            author,
+            f"{turn.agent}: {counted(len(tokens), 'prompt token')}, {turn.priority.label}",
+            turn,
         )
         return turn_id
 
@@ -92,7 +95,10 @@ class Commands:
         core.ledger.move(turn, now, phase=Phase.PAUSED if turn.held else Phase.WAITING)
         core.count(prompt_tokens=len(result.tokens))
         core.event(
-            EventKind.UNBLOCK, author, f"{turn.agent} back from {tool}, {len(result.tokens):,} tokens appended", turn
+            EventKind.UNBLOCK,
+            author,
+            f"{turn.agent} back from {tool}, {counted(len(result.tokens), 'token')} appended",
+            turn,
         )
         return f"{turn.agent} goes on with {len(result.tokens):,} more tokens"
 
@@ -148,7 +154,7 @@ class Commands:
         running = turn.phase.running
         core.drop(turn, now, Reason.OPERATOR, author)
         self._hold_after_move(turn, now, running)
-        return f"{turn.agent} dropped; {tokens:,} tokens will be recomputed"
+        return f"{turn.agent} dropped; {counted(tokens, 'token')} will be recomputed"
 
     def set_knobs(self, changes: Mapping[str, object], author: str) -> Knobs:
         """All or nothing: the whole set is validated before anything moves."""
@@ -156,7 +162,7 @@ class Commands:
         old = core.knobs
         new = old.changed(changes)
         if new.policy not in policies():
-            raise Refused(f"policy {new.policy!r} is not known; choose {', '.join(sorted(policies()))}")
+            raise Refused(f"Tier policy {new.policy!r} is not known; choose {', '.join(sorted(policies()))}")
         if new == old:
             return old
         if new.kv_dtype is not old.kv_dtype:
@@ -178,7 +184,7 @@ class Commands:
                 core.event(
                     EventKind.KNOB,
                     author,
-                    f"{field.name}: {was} → {now_is}",
+                    change(field.name, was, now_is),
                     name=field.name,
                     old=str(was),
                     new=str(now_is),

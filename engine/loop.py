@@ -178,5 +178,7 @@ class Loop:
         if turn.then_block:
             block_turn(core, turn, now, turn.then_block, "engine")
             return
-        core.event(EventKind.FINISH, "engine", f"{turn.agent} done: {turn.generated_total:,} tokens ({finish})", turn)
+        core.event(
+            EventKind.FINISH, "engine", f"{turn.agent} done: {counted(turn.generated_total, 'token')} ({finish})", turn
+        )
         core.end(turn, now, Phase.DONE, finish)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.events import Event, EventKind
+from engine.knobs import LABELS, figure
 from panels.palette import FONT, Palette
 from panels.scale import Scale, Stack
 from panels.units import unit_name
@@ -58,7 +59,7 @@ def mark_label(event: Event) -> str:
         case "kv_dtype" | "policy":
             return value
         case "high_watermark" | "low_watermark":
-            return f"{event.name.removesuffix('_watermark')} {float(value):.0%}"
+            return f"{event.name.removesuffix('_watermark')} {figure(event.name, float(value))} %"
         case "host_pool_bytes":
             return "host pool"
         case "max_running":
@@ -66,7 +67,7 @@ def mark_label(event: Event) -> str:
         case "prefill_chunk":
             return f"chunk {value}"
         case _:
-            return (event.name or "").replace("_", " ")
+            return LABELS.get(event.name or "", "").lower()
 
 
 def ceiling_label(now: Stack, unit: int, colours: Palette) -> dict[str, Any]:

@@ -17,7 +17,7 @@ BANDS: tuple[tuple[str, str], ...] = (
     ("weights", "weights"),
     ("runtime", "runtime"),
     ("running", "running KV"),
-    ("paused", "paused and waiting KV"),
+    ("paused", "paused/waiting KV"),
     ("blocked", "blocked KV"),
 )
 FORCED = "forced to leave"
@@ -146,7 +146,7 @@ def packed(array: Any) -> dict[str, str]:
 def _outlined(x: Any, y: Any, colours: Palette, **properties: Any) -> list[Trace]:
     """The dashes of the other precision over a line in the ground's colour, so that they read on any band."""
     line = {"shape": "hv"}
-    under = {"width": 4.5, "color": colours.surface}
+    under = {"width": 3.5, "color": colours.surface}
     dashes = {"width": 1.7, "color": colours.other_precision, "dash": "dash"}
     placed = {name: properties[name] for name in ("xaxis", "legendgroup") if name in properties}
     return [

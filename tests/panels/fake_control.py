@@ -12,7 +12,7 @@ from engine.control import Listener, Unblock
 from engine.errors import ModelError, Refused
 from engine.events import Event, EventKind
 from engine.geometry import KVDtype, KVGeometry
-from engine.knobs import Knobs
+from engine.knobs import Knobs, change
 from engine.models.loaded import LoadedModel
 from engine.snapshot import Bands, CardScale, Counters, HostState, Rates, Sample, Snapshot, Startup, TurnRow
 from engine.turn import Phase, Priority, Tier, TurnId, TurnRequest
@@ -137,7 +137,7 @@ class FakeControl:
             return future
         for name in changes:
             old, new = getattr(self.knobs, name), getattr(changed, name)
-            event = _event(self.at, EventKind.KNOB, f"{name} {old} → {new}", name=name, old=str(old), new=str(new))
+            event = _event(self.at, EventKind.KNOB, change(name, old, new), name=name, old=str(old), new=str(new))
             self.extra_events.append(event)
         self.knobs = changed
         future.set_result(changed)
@@ -261,12 +261,12 @@ def _script_events() -> tuple[Event, ...]:
         _event(1.0, EventKind.SWARM, "swarm started: 12 agents at speed 1", author="page"),
         _event(20.0, EventKind.PREEMPT, "preempt agent 4 for agent 12", author="governor", turn=TurnId(9)),
         _event(38.0, EventKind.PREEMPT, "preempt agent 2 for agent 11", author="governor", turn=TurnId(10)),
-        _event(48.0, EventKind.KNOB, "high watermark 1 → 0.95", name="high_watermark", old="1.0", new="0.95"),
+        _event(48.0, EventKind.KNOB, "High watermark 100 → 95 %", name="high_watermark", old="1.0", new="0.95"),
         _event(55.0, EventKind.PREEMPT, "preempt agent 7 for agent 12", author="governor", turn=TurnId(11)),
         _event(55.0, EventKind.SWAP_OUT, "swap out agent 7: watermark, 18.0 MiB, 21 ms", author="governor",
                turn=TurnId(11), nbytes=18 * MIB, seconds=0.021),
         _event(56.0, EventKind.DROP, "drop agent 9: host pool full, 640 tokens", author="governor", turn=TurnId(12)),
-        _event(90.0, EventKind.KNOB, "KV fp16 → q8, 38 ms", name="kv_dtype", old="fp16", new="q8", seconds=0.038),
+        _event(90.0, EventKind.KNOB, "KV precision fp16 → q8", name="kv_dtype", old="fp16", new="q8", seconds=0.038),
         _event(92.0, EventKind.SWAP_IN, "swap in agent 7: 9.2 MiB, 9 ms", author="governor", turn=TurnId(11)),
         _event(96.0, EventKind.BLOCK, "agent 7 blocks on pytest", author="swarm", turn=TurnId(11)),
     )  # fmt: skip

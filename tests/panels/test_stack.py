@@ -77,7 +77,7 @@ def test_knob_changes_are_marked_with_their_new_value() -> None:
     layout = stack.figure(data_at(112.0)).layout
     knobs = [e for e in control.events() if e.kind == EventKind.KNOB]
     marks = [note for note in layout.annotations if note.hovertext]
-    assert [(note.text, note.hovertext) for note in marks] == [("high 95%", knobs[0].text), ("q8", knobs[1].text)]
+    assert [(note.text, note.hovertext) for note in marks] == [("high 95 %", knobs[0].text), ("q8", knobs[1].text)]
     assert [shape.x0 for shape in layout.shapes] == [note.x for note in marks]
     assert layout.shapes[0].x0 == pytest.approx((START_UTC + 48.0) * 1000)
     assert all((note.y, note.yanchor) == (1, "bottom") for note in marks)
@@ -109,11 +109,11 @@ def test_the_right_edge_is_the_reading_of_the_bar_of_now() -> None:
     ("name", "new", "label"),
     [
         ("kv_dtype", "q8", "q8"),
-        ("low_watermark", "0.5", "low 50%"),
+        ("low_watermark", "0.5", "low 50 %"),
         ("host_pool_bytes", "123", "host pool"),
         ("max_running", "4", "4 slots"),
         ("prefill_chunk", "128", "chunk 128"),
-        ("min_quantum_s", "1.0", "min quantum s"),
+        ("min_quantum_s", "1.0", "quantum"),
     ],
 )
 def test_mark_labels_are_short(name: str, new: str, label: str) -> None:
@@ -158,7 +158,7 @@ def test_colours_follow_the_theme() -> None:
     for theme in ("dark", "light"):
         figure = stack.figure(data_at(60), theme)
         assert figure.layout.paper_bgcolor == palette(theme).surface
-        assert trace(figure, "paused and waiting KV").fillcolor == palette(theme).paused_kv
+        assert trace(figure, "paused/waiting KV").fillcolor == palette(theme).paused_kv
 
 
 def test_no_bands_draws_an_empty_chart() -> None:

@@ -99,7 +99,7 @@ def test_events_newest_first_in_utc_and_quiet_by_default() -> None:
 
 def test_event_details_say_who_and_how_long() -> None:
     event = Event(1.0, START_UTC, 7, EventKind.SWAP_OUT, "governor", "x", nbytes=18 << 20, seconds=0.021)
-    assert side.event_rows([event])[0]["detail"] == "swap out, step 7, by governor, 18.0 MiB, 21.0 ms"
+    assert side.event_rows([event])[0]["detail"] == "swap out, step 7, by governor, 18.0 MiB of this machine, 21.0 ms"
 
 
 def test_host_pool_in_bytes_and_tokens() -> None:
