@@ -100,7 +100,7 @@ class Commands:
             f"{turn.agent} back from {tool}, {counted(len(result.tokens), 'token')} appended",
             turn,
         )
-        return f"{turn.agent} goes on with {len(result.tokens):,} more tokens"
+        return f"{turn.agent} goes on with {counted(len(result.tokens), 'more token')}"
 
     def cancel(self, turn_id: TurnId, author: str) -> str:
         core, now = self._core, self._core.clock.now()

@@ -28,9 +28,9 @@ class Knob:
 
     @property
     def label(self) -> str:
-        """The engine's word for it; the unit too, except where the widget shows it."""
+        """The engine's word for it, and the unit where neither the widget nor the hint has it."""
         unit = UNITS.get(self.name)
-        return LABELS[self.name] if unit in (None, "%") else f"{LABELS[self.name]}, {unit}"
+        return LABELS[self.name] if unit in (None, "%", "tok") else f"{LABELS[self.name]}, {unit}"
 
     @property
     def widget(self) -> str:
