@@ -15,6 +15,7 @@ from engine.record.recorder import Recorder
 from engine.record.schedule import Schedule, start_schedule
 from engine.snapshot import CardScale, Sample, Snapshot
 from engine.telemetry.hardware import HardwareReader, HardwareSample
+from engine.words import counted
 from engine.workload.readers import load_workload
 from engine.workload.swarm import Swarm
 from panels.deck_view import SwarmState, TableName
@@ -112,8 +113,8 @@ class Deck:
     def last_card(self) -> CardScale | None:
         return self._begun.snapshot.card if self._begun.snapshot else None
 
-    def recorded(self) -> bool:
-        return self._recorder.session == self._host.snapshot.session
+    def recorded(self) -> str:
+        return self._recorder.session
 
     def export(self, table: TableName) -> Iterator[bytes]:
         """The session's CSV in pieces. Raises Refused before the first when nothing is recorded yet."""
@@ -134,7 +135,8 @@ class SwarmButtons:
             note = status.problem
         elif status.running:
             note = (
-                f"{status.live} agents in a turn, {status.blocked} of them on tools, {status.turns_done} turns done, "
+                f"{counted(status.live, 'agent')} in a turn, {status.blocked} of them on tools, "
+                f"{counted(status.turns_done, 'turn')} done, "
                 f"b {fraction(status.blocked_fraction)} by the agents' clocks"
             )
         else:
@@ -151,7 +153,7 @@ class SwarmButtons:
 
     def set_agents(self, agents: int) -> str:
         self._swarm.set_agents(int(agents), PAGE)
-        return f"{agents} agents."
+        return f"{counted(int(agents), 'agent')}."
 
     def set_speed(self, speed: float) -> str:
         self._swarm.set_speed(float(speed), PAGE)

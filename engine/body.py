@@ -1,7 +1,7 @@
 """Opening a body: from a choice of model and sizes to a loaded model and a backend ready to step."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine.backends.base import Backend
@@ -36,9 +36,6 @@ class BodyConfig:
     slots: int = 8
     average_turn_tokens: int = AVERAGE_TURN_TOKENS
     card: str | Path = DEFAULT_CARD
-
-    def with_model(self, model: str | None) -> "BodyConfig":
-        return replace(self, model=model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +72,19 @@ def open_body(config: BodyConfig, report: Report) -> Body:
 
 
 def chosen_backend(choice: str) -> str:
-    """torch or vllm; auto takes vLLM where it is installed beside a GPU. Raises Refused for any other name."""
+    """torch or vllm; auto takes vLLM where it is installed beside a GPU. Raises Refused for any
+    other name, and for vLLM where it is not installed."""
     if choice not in BACKENDS:
         raise Refused(f"there is no backend {choice!r}; choose one of {', '.join(BACKENDS)}")
     if choice == "twin":
         raise Refused("the twin cannot be run yet; choose torch or vllm")
+    from engine.backends.vllm.hooks import NOT_INSTALLED, installed
+
+    if choice == "vllm" and not installed():
+        raise Refused(NOT_INSTALLED)
     if choice != "auto":
         return choice
     import torch
-
-    from engine.backends.vllm.hooks import installed
 
     return "vllm" if torch.cuda.is_available() and installed() else "torch"
 

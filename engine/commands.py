@@ -10,7 +10,7 @@ from engine.core import Core
 from engine.errors import Refused
 from engine.events import EventKind
 from engine.geometry import blocks_for
-from engine.knobs import Knobs
+from engine.knobs import Knobs, change
 from engine.ledger import LiveTurn
 from engine.models.tokenizer import StreamDecoder
 from engine.output import TurnOutput
@@ -18,6 +18,7 @@ from engine.policies import policies
 from engine.precision import check_switch, switch
 from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
 from engine.view import Reason
+from engine.words import counted, mib
 
 
 class Commands:
@@ -55,7 +56,10 @@ class Commands:
         core.ledger.add(turn, asked_at)
         core.count(turns=1, prompt_tokens=len(tokens))
         core.event(
-            EventKind.SUBMIT, author, f"{turn.agent}: {len(tokens):,} prompt tokens, {turn.priority.label}", turn
+            EventKind.SUBMIT,
+            author,
+            f"{turn.agent}: {counted(len(tokens), 'prompt token')}, {turn.priority.label}",
+            turn,
         )
         return turn_id
 
@@ -91,9 +95,12 @@ class Commands:
         core.ledger.move(turn, now, phase=Phase.PAUSED if turn.held else Phase.WAITING)
         core.count(prompt_tokens=len(result.tokens))
         core.event(
-            EventKind.UNBLOCK, author, f"{turn.agent} back from {tool}, {len(result.tokens):,} tokens appended", turn
+            EventKind.UNBLOCK,
+            author,
+            f"{turn.agent} back from {tool}, {counted(len(result.tokens), 'token')} appended",
+            turn,
         )
-        return f"{turn.agent} goes on with {len(result.tokens):,} more tokens"
+        return f"{turn.agent} goes on with {counted(len(result.tokens), 'more token')}"
 
     def cancel(self, turn_id: TurnId, author: str) -> str:
         core, now = self._core, self._core.clock.now()
@@ -134,11 +141,11 @@ class Commands:
             m = core.backend.memory()
             free = m.host_total_bytes - m.host_used_bytes
             raise Refused(
-                f"{turn.agent} needs {_mib(nbytes)} in the host pool and {_mib(free)} are free; "
+                f"{turn.agent} needs {mib(nbytes)} in the host pool and {mib(free)} are free; "
                 "enlarge the pool or drop a turn"
             )
         self._hold_after_move(turn, now, running)
-        return f"{turn.agent} is in the host pool, {_mib(nbytes)}"
+        return f"{turn.agent} is in the host pool, {mib(nbytes)}"
 
     def drop(self, turn_id: TurnId, author: str) -> str:
         core, now = self._core, self._core.clock.now()
@@ -147,7 +154,7 @@ class Commands:
         running = turn.phase.running
         core.drop(turn, now, Reason.OPERATOR, author)
         self._hold_after_move(turn, now, running)
-        return f"{turn.agent} dropped; {tokens:,} tokens will be recomputed"
+        return f"{turn.agent} dropped; {counted(tokens, 'token')} will be recomputed"
 
     def set_knobs(self, changes: Mapping[str, object], author: str) -> Knobs:
         """All or nothing: the whole set is validated before anything moves."""
@@ -155,7 +162,7 @@ class Commands:
         old = core.knobs
         new = old.changed(changes)
         if new.policy not in policies():
-            raise Refused(f"policy {new.policy!r} is not known; choose {', '.join(sorted(policies()))}")
+            raise Refused(f"Tier policy {new.policy!r} is not known; choose {', '.join(sorted(policies()))}")
         if new == old:
             return old
         if new.kv_dtype is not old.kv_dtype:
@@ -177,7 +184,7 @@ class Commands:
                 core.event(
                     EventKind.KNOB,
                     author,
-                    f"{field.name}: {was} → {now_is}",
+                    change(field.name, was, now_is),
                     name=field.name,
                     old=str(was),
                     new=str(now_is),
@@ -208,7 +215,7 @@ class Commands:
         if blocks_for(tokens + 1, backend.block_size) > m.blocks_total:
             raise Refused(
                 f"{what} has {tokens:,} tokens and can never fit the arena of {capacity:,} tokens "
-                f"({_mib(m.arena_bytes)} at {backend.kv_dtype}); send fewer or enlarge the arena"
+                f"({mib(m.arena_bytes)} at {backend.kv_dtype}); send fewer or enlarge the arena"
             )
 
     def _movable(self, turn_id: TurnId, tiers: set[Tier]) -> LiveTurn:
@@ -253,7 +260,3 @@ def block_turn(core: Core, turn: LiveTurn, now: float, tool: str, author: str) -
 def _check_max_tokens(value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000_000:
         raise Refused(f"max_tokens {value!r} is not a whole number from 1 to 10,000,000")
-
-
-def _mib(nbytes: int) -> str:
-    return f"{nbytes / 2**20:,.1f} MiB"

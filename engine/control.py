@@ -88,6 +88,8 @@ class Control(Protocol):
         ...
 
     def restart(self, model: str | None = None, backend: str | None = None) -> None:
-        """Stop the engine (turns fail with a sentence) and start it again, on another model or backend if named.
-        Recorded data and knobs stay. Returns at once; the snapshot shows the progress."""
+        """Stop the engine (turns fail with a sentence) and start it again, on another model or backend if named; None:
+        on those that ran last. Recorded data and knobs stay. Returns at once; the snapshot shows the progress. Raises
+        ModelError or Refused, and nothing ends, for a name that is no file, no directory and no Hugging Face id, or a
+        backend that cannot be chosen."""
         ...

@@ -21,6 +21,7 @@ from engine.snapshot import Counters
 from engine.stats import Stats
 from engine.turn import Finish, Phase, Tier, TurnUpdate
 from engine.view import Reason
+from engine.words import counted
 
 EVENTS_KEPT = 500
 GOVERNOR = "governor"
@@ -156,7 +157,9 @@ class Core:
         self.backend.drop(turn.id)
         self.ledger.move(turn, now, tier=Tier.DROPPED if tokens else Tier.NONE)
         self.count(drops=1)
-        self.event(EventKind.DROP, author, f"{turn.agent} dropped, {tokens:,} tokens to recompute: {reason}", turn)
+        self.event(
+            EventKind.DROP, author, f"{turn.agent} dropped, {counted(tokens, 'token')} to recompute: {reason}", turn
+        )
 
     def preempt(self, turn: LiveTurn, now: float, why: str, author: str = GOVERNOR) -> None:
         """Take the slot; the KV stays where it is."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from engine.body import BodyConfig, OpenBody, open_body
+from engine.body import BodyConfig, OpenBody, chosen_backend, open_body
 from engine.clock import EngineClock
 from engine.commands import Commands
 from engine.control import Listener, Sink, Unblock
@@ -20,6 +20,7 @@ from engine.errors import Refused
 from engine.events import Event
 from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
+from engine.models.resolve import check_choice
 from engine.publish import samples_since
 from engine.run import HostConfig, Run, blank_snapshot
 from engine.snapshot import HostState, Sample, Snapshot
@@ -48,6 +49,7 @@ class Host:
         self._lifecycle = threading.RLock()
         self._run: Run | None = None
         self._runs = 0
+        self._ready: tuple[BodyConfig, str] | None = None
         self._snapshot = self._blank(HostState.STOPPED, self._new_session())
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -65,13 +67,21 @@ class Host:
         return run is None or run.stop(timeout)
 
     def restart(self, model: str | None = None, backend: str | None = None) -> None:
-        """See Control. The knobs stay as the operator left them, KV precision where the next body may have it."""
+        """See Control. The knobs stay as the operator left them, KV precision where the next body can have it."""
+        if model is not None:
+            check_choice(model)
+        if backend is not None:
+            chosen_backend(backend)
         with self._lifecycle:
             old = self._run
             knobs = self._snapshot.knobs
-            body = self._config.body if model is None else self._config.body.with_model(model)
-            dtype = knobs.kv_dtype if knobs.kv_dtype.switchable else body.kv_dtype
-            body = replace(body, kv_dtype=dtype, backend=backend or body.backend)
+            ran = self._ready[0] if self._ready else self._config.body
+            body = replace(
+                ran,
+                model=ran.model if model is None else model,
+                backend=ran.backend if backend is None else backend,
+                kv_dtype=knobs.kv_dtype if knobs.kv_dtype.switchable else ran.kv_dtype,
+            )
             self._config = replace(self._config, body=body, knobs=knobs)
             if old is not None:
                 old.stopping.set()
@@ -99,8 +109,14 @@ class Host:
         self._run.thread.start()
 
     def _publish(self, run: "Run", snapshot: Snapshot) -> None:
-        if run is self._run:
-            self._snapshot = snapshot
+        """Keeps what became ready last: as it was chosen, and the model's name."""
+        if run is not self._run:
+            return
+        if snapshot.bands is not None:
+            self._ready = run.body, snapshot.model
+        elif self._ready is not None and _differ(self._ready[0], run.body):
+            snapshot = replace(snapshot, ran_before=self._ready[1])
+        self._snapshot = snapshot
 
     def _new_session(self) -> str:
         self._runs += 1
@@ -168,3 +184,7 @@ class Host:
             future.set_exception(Refused("the engine is not started; start it first"))
             return future
         return run.ask(act)
+
+
+def _differ(ran: BodyConfig, asked: BodyConfig) -> bool:
+    return (ran.model, ran.backend) != (asked.model, asked.backend)

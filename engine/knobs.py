@@ -9,14 +9,26 @@ from dataclasses import dataclass
 from engine.errors import BadKnob
 from engine.geometry import KVDtype
 
-KNOWN_UNITS = {
-    "high_watermark": "fraction of the arena",
-    "low_watermark": "fraction of the arena",
-    "long_turn_tokens": "tokens",
-    "host_pool_bytes": "bytes",
-    "max_running": "slots",
+# Each knob's word for people, on the page, in events and in refusals, and the unit that its figure is shown in.
+LABELS = {
+    "kv_dtype": "KV precision",
+    "policy": "Tier policy",
+    "high_watermark": "High watermark",
+    "low_watermark": "Low watermark",
+    "long_turn_tokens": "Long turn",
+    "host_pool_bytes": "Host pool",
+    "max_running": "Slots",
+    "min_quantum_s": "Quantum",
+    "prefill_chunk": "Prefill chunk",
+    "abandon_after_s": "Abandon after",
+}
+UNITS = {
+    "high_watermark": "%",
+    "low_watermark": "%",
+    "long_turn_tokens": "tok",
+    "host_pool_bytes": "MiB of this machine",
     "min_quantum_s": "s",
-    "prefill_chunk": "tokens",
+    "prefill_chunk": "tok",
     "abandon_after_s": "s",
 }
 
@@ -42,13 +54,13 @@ class Knobs:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kv_dtype", _dtype(self.kv_dtype))
         if not isinstance(self.policy, str) or not self.policy:
-            raise BadKnob(f"policy {self.policy!r} is not a name; choose one of the listed policies")
+            raise BadKnob(f"Tier policy {self.policy!r} is not a name; choose one of the listed policies")
         _fraction("high_watermark", self.high_watermark)
         _fraction("low_watermark", self.low_watermark)
         if self.low_watermark > self.high_watermark:
             raise BadKnob(
-                f"low_watermark {self.low_watermark:g} is above high_watermark {self.high_watermark:g}; "
-                "the low one must not be higher"
+                f"Low watermark {figure('low_watermark', self.low_watermark)} % is above high watermark "
+                f"{figure('high_watermark', self.high_watermark)} %; the low one must not be higher"
             )
         _whole("long_turn_tokens", self.long_turn_tokens, 1, 10_000_000)
         _whole("host_pool_bytes", self.host_pool_bytes, 0, 1 << 44)
@@ -66,29 +78,46 @@ class Knobs:
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
 
+def figure(name: str, value: object) -> str:
+    """The value as people read it, in the knob's unit."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if name in ("high_watermark", "low_watermark"):
+        return f"{100 * value:.4g}"
+    if name == "host_pool_bytes":
+        return f"{value / 2**20:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def change(name: str, old: object, new: object) -> str:
+    """'High watermark 95 → 90 %'."""
+    return f"{LABELS[name]} {figure(name, old)} → {figure(name, new)} {UNITS.get(name, '')}".rstrip()
+
+
 def _dtype(value: object) -> KVDtype:
     try:
         return KVDtype(str(value))
     except ValueError:
-        raise BadKnob(f"kv_dtype {value!r} is not known; choose fp16 or q8") from None
+        raise BadKnob(f"KV precision {value!r} is not known; choose fp16 or q8") from None
 
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise BadKnob(f"{name} {value!r} is not a number; give it in {KNOWN_UNITS[name]}")
+        raise BadKnob(f"{LABELS[name]} {value!r} is not a number")
     return float(value)
 
 
 def _fraction(name: str, value: object) -> None:
     if not 0.05 <= _number(name, value) <= 1.0:
-        raise BadKnob(f"{name} {value!r} is outside 0.05 to 1.0; it is a {KNOWN_UNITS[name]}")
+        raise BadKnob(f"{LABELS[name]} {figure(name, value)} % is outside 5 to 100 % of the arena")
 
 
 def _seconds(name: str, value: object, low: float, high: float) -> None:
     if not low <= _number(name, value) <= high:
-        raise BadKnob(f"{name} {value!r} is outside {low:g} to {high:g} s")
+        raise BadKnob(f"{LABELS[name]} {figure(name, value)} s is outside {low:g} to {high:g} s")
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise BadKnob(f"{name} {value!r} is not a whole number from {low:,} to {high:,} ({KNOWN_UNITS[name]})")
+        unit = {"host_pool_bytes": "bytes", "max_running": "slots"}.get(name, "tokens")
+        raise BadKnob(f"{LABELS[name]} {value!r} is not a whole number from {low:,} to {high:,} {unit}")

@@ -11,12 +11,14 @@ from engine.geometry import blocks_for
 from engine.governor import decide
 from engine.ledger import LiveTurn
 from engine.turn import Finish, Phase, Tier
-from engine.view import Action, Drop, Fail, Preempt, Reason, Start, SwapIn, SwapOut
+from engine.view import Action, Drop, Fail, Preempt, Reason, Stall, Start, SwapIn, SwapOut
+from engine.words import counted, mib
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """`worked`: a step ran. `wake_at`: otherwise when to ask again (None: when something arrives)."""
+    """`worked`: a step ran. `wake_at`: otherwise when to ask again (None: when something arrives). `stalled`: a
+    sentence while a stall lasts; one that this boundary broke is an event and a count."""
 
     worked: bool
     wake_at: float | None
@@ -45,7 +47,7 @@ class Loop:
             self._take_in(core.backend.step(plan))
             core.step += 1
         acted = bool(plan.work or decision.actions)
-        return Ticked(acted, decision.wake_at, decision.stalled)
+        return Ticked(acted, decision.wake_at, None if plan.work else self._stall)
 
     # -- actions ----------------------------------------------------------------------------------------------------
 
@@ -89,11 +91,22 @@ class Loop:
         turns = self._core.ledger.turns
         return StepPlan(tuple(w for w in plan.work if w.turn in turns and turns[w.turn].phase.running))
 
-    def _note_stall(self, stalled: str | None) -> None:
-        if stalled and stalled != self._stall:
-            self._core.count(stalls=1)
-            self._core.event(EventKind.STALL, "governor", stalled)
-        self._stall = stalled
+    def _note_stall(self, stall: Stall | None) -> None:
+        sentence = self._stall_sentence(stall) if stall else None
+        if stall and sentence and sentence != self._stall:
+            self._core.count(stalls=int(bool(stall.left)))
+            self._core.event(EventKind.STALL, "governor", sentence, self._core.ledger.find(stall.turn))
+        self._stall = sentence
+
+    def _stall_sentence(self, stall: Stall) -> str:
+        find = self._core.ledger.find
+        agent, room = find(stall.turn).agent, counted(stall.blocks, "block")
+        room += f" ({mib(stall.blocks * self._core.backend.memory().block_bytes)})"
+        if not stall.left:
+            return f"{agent} lacks {room} and no parked turn holds any; nobody can run"
+        first = find(stall.left[0]).agent
+        who = first if len(stall.left) == 1 else f"{first} and {len(stall.left) - 1} more"
+        return f"{agent} lacked {room} and nobody could run; {who} left the arena for it"
 
     # -- results ----------------------------------------------------------------------------------------------------
 
@@ -165,5 +178,7 @@ class Loop:
         if turn.then_block:
             block_turn(core, turn, now, turn.then_block, "engine")
             return
-        core.event(EventKind.FINISH, "engine", f"{turn.agent} done: {turn.generated_total:,} tokens ({finish})", turn)
+        core.event(
+            EventKind.FINISH, "engine", f"{turn.agent} done: {counted(turn.generated_total, 'token')} ({finish})", turn
+        )
         core.end(turn, now, Phase.DONE, finish)

@@ -47,7 +47,8 @@ class _Asked:
 
 
 class Run:
-    """One life of the engine: opens the body, runs until stopped or broken, cleans up."""
+    """One life of the engine: opens the body, runs until stopped or broken, cleans up. `body`: what it was asked
+    for."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Run:
         publish: Callable[["Run", Snapshot], None],
         after: "Run | None",
     ) -> None:
+        self.body = config.body
         self._session = session
         self._config = config
         self._sinks = sinks

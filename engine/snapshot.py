@@ -156,7 +156,8 @@ class Sample:
 class Snapshot:
     """`at`: engine clock (monotonic s); `utc`: epoch seconds of the same instant on the engine's own wall clock, which
     never runs backwards. `paused_fit`: how many average paused turns still fit, at the present precision and by dtype.
-    `error`: why the engine failed, one sentence."""
+    `error`: why the engine failed, one sentence; `ran_before`: the model that a restart goes back to, while another one
+    starts or has failed to."""
 
     session: str
     state: HostState
@@ -185,3 +186,4 @@ class Snapshot:
     stalled: str | None = None
     warning: str | None = None
     recorder_behind: int = 0
+    ran_before: str | None = None

@@ -131,13 +131,22 @@ Action = Start | Preempt | SwapOut | SwapIn | Drop | Fail
 
 
 @dataclass(frozen=True, slots=True)
+class Stall:
+    """No turn could run though `turn` wanted to: it lacked `blocks`. `left`: who leaves the arena for it, whatever the
+    policy says; empty: nobody can, the stall lasts."""
+
+    turn: TurnId
+    blocks: int
+    left: tuple[TurnId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Actions in the order in which they are carried out, then the step. `plan` names only turns that hold a slot
-    after the actions. `wake_at`: with an empty plan, when to be asked again (None: when something arrives).
-    `stalled`: no turn could run though some wanted to; says what the actions do about it."""
+    after the actions. `wake_at`: with an empty plan, when to be asked again (None: when something arrives)."""
 
     actions: tuple[Action, ...]
     plan: StepPlan
     evicting: bool
     wake_at: float | None = None
-    stalled: str | None = None
+    stalled: Stall | None = None

@@ -19,9 +19,9 @@ SIDE_HTML = """<div class="side">
 <h4>Events</h4><div class="events"></div></div>"""
 TURNS_HTML = """<div class="turns-frame"><div class="turns"><h4>Turns</h4><div class="empty"></div>
 <div class="scroll"><table hidden><thead><tr>
-<th>agent</th><th>priority</th><th>phase</th><th>tier</th><th class="number">context</th><th class="number">KV</th>
-<th class="number">in phase</th><th class="number queued">queued</th><th class="number moves">moves</th>
-<th class="actions"></th>
+<th>agent</th><th>priority</th><th>phase</th><th>tier</th><th class="number context"></th>
+<th class="number kv"></th><th class="number in_phase"></th><th class="number queued"></th>
+<th class="number moves">moves</th><th class="actions"></th>
 </tr></thead><tbody></tbody></table></div>
 <div class="foot"><span class="message"></span><span class="more"></span></div></div></div>"""
 

@@ -46,6 +46,6 @@ class DeckView(Protocol):
         """The scale of the session that began last."""
         ...
 
-    def recorded(self) -> bool:
-        """Whether the present session has begun, so that it can be exported."""
+    def recorded(self) -> str:
+        """The session that is exported: the one that began last, '' before any has."""
         ...

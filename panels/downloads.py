@@ -13,12 +13,12 @@ WHAT = {
 }
 
 
-def links(session: str, recorded: bool) -> dict[str, Any]:
-    """`off`: the session has not begun, there is nothing to download."""
+def links(session: str) -> dict[str, Any]:
+    """`off`: no session has begun, there is nothing to download."""
     files = [{"name": f"{table}.csv", "hint": WHAT[table]} for table in TABLES]
-    return {"session": session, "files": files, "off": not recorded}
+    return {"session": session, "files": files, "off": not session}
 
 
-def render(deck: DeckView, session: str, theme: ThemeName) -> None:
-    data = links(session, deck.recorded()) | {"colours": components.colours(palette(theme))}
+def render(deck: DeckView, theme: ThemeName) -> None:
+    data = links(deck.recorded()) | {"colours": components.colours(palette(theme))}
     components.downloads(data, key="downloads")

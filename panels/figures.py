@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 
 from engine.snapshot import Snapshot
 from engine.turn import Phase
+from engine.words import counted
 from panels import components
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
@@ -62,29 +63,35 @@ def _paused_fit(snapshot: Snapshot) -> Card:
 
 def _turns(snapshot: Snapshot) -> Card:
     running = sum(row.phase.running for row in snapshot.turns)
-    paused = sum(row.phase == Phase.PAUSED for row in snapshot.turns)
-    blocked = sum(row.phase == Phase.BLOCKED for row in snapshot.turns)
-    waiting = sum(row.phase == Phase.WAITING for row in snapshot.turns)
+    paused, waiting, blocked = (
+        sum(row.phase == phase for row in snapshot.turns) for phase in (Phase.PAUSED, Phase.WAITING, Phase.BLOCKED)
+    )
     return Card(
         "turns", "Running", f"{running} of {snapshot.knobs.max_running}",
-        f"{paused} paused · {blocked} tool",
-        f"{running} turns hold a slot, {paused} are paused, {blocked} blocked on a tool, {waiting} wait for a slot.",
+        f"{paused} paused · {waiting} waiting · {blocked} tool",
+        "Turns that hold a slot; paused: preempted, or by the operator; waiting: new, or back from a tool, and without "
+        "a slot yet; tool: blocked on a tool.",
     )  # fmt: skip
 
 
 def _speed(snapshot: Snapshot) -> tuple[Card, Card, Card]:
+    """Latencies stay as the last ones measured when nothing is live any more; a rate is then none."""
     rates = snapshot.rates
+    live = bool(snapshot.turns)
+    last = "" if live or rates.itl_p50 is None else "last · "
     return (
         Card(
-            "decode", "Decode", rate(rates.decode_tokens_per_s), f"prefill {rate(rates.prefill_tokens_per_s)}",
+            "decode", "Decode", rate(rates.decode_tokens_per_s if live else None),
+            f"prefill {rate(rates.prefill_tokens_per_s if live else None)}",
             "Tokens generated per second by all turns together; measured over the last 10 s.",
         ),
         Card(
-            "ttft", "TTFT foreground", seconds(rates.ttft_foreground_p50), f"p95 {seconds(rates.ttft_foreground_p95)}",
+            "ttft", "TTFT foreground", seconds(rates.ttft_foreground_p50),
+            f"{last}p95 {seconds(rates.ttft_foreground_p95)}",
             "Time to first token of foreground turns, p50; measured over the last 256 turns.",
         ),
         Card(
-            "itl", "ITL", seconds(rates.itl_p50), f"p95 {seconds(rates.itl_p95)}",
+            "itl", "ITL", seconds(rates.itl_p50), f"{last}p95 {seconds(rates.itl_p95)}",
             "Time between two tokens of a turn, p50; measured over the last 256 tokens.",
         ),
     )  # fmt: skip
@@ -94,8 +101,10 @@ def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Card, Card, Card]:
     sums = snapshot.counters
     return (
         Card(
-            "preemptions", "Preemptions", count(sums.preemptions), f"{count(sums.finished)} turns finished",
-            "Times a turn lost its slot at a token boundary to another; counted since the start.",
+            "preemptions", "Preemptions", count(sums.preemptions), f"stalls broken {count(sums.stalls)}",
+            "Times a turn lost its slot at a token boundary to another. A stall is broken where no turn could run for "
+            f"want of room: parked turns leave, whatever the policy. Since the start; "
+            f"{counted(sums.finished, 'turn')} finished.",
         ),
         Card(
             "swapped", "Swapped out", size(scale.kv(sums.swap_out_bytes)), f"in {size(scale.kv(sums.swap_in_bytes))}",
@@ -109,7 +118,7 @@ def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Card, Card, Card]:
 
 
 def _blocked(snapshot: Snapshot) -> Card:
-    b = snapshot.rates.blocked_fraction
+    b = snapshot.rates.blocked_fraction if snapshot.turns else None
     return Card(
         "blocked", "Blocked fraction b", fraction(b), f"1/(1-b) = {agents_factor(b)}",
         "Share of the agents' wall clock spent blocked on tools, measured live; the same card then holds about "

@@ -8,10 +8,13 @@ from typing import Any
 import streamlit as st
 
 from engine.control import Control
+from engine.knobs import LABELS, UNITS
 from engine.snapshot import Snapshot
-from panels import following
-from panels.asking import Answer, outcome
-from panels.units import MIB
+from panels import effect, following
+from panels.asking import outcome
+from panels.effect import Note
+from panels.scale import scale_for
+from panels.units import MIB, MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +22,15 @@ class Knob:
     """`to_widget` and `to_engine` translate between the engine's value and what the widget holds."""
 
     name: str
-    label: str
     hint: str
     to_widget: Callable[[Any], Any]
     to_engine: Callable[[Any], Any]
+
+    @property
+    def label(self) -> str:
+        """The engine's word for it, and the unit where neither the widget nor the hint has it."""
+        unit = UNITS.get(self.name)
+        return LABELS[self.name] if unit in (None, "%", "tok") else f"{LABELS[self.name]}, {unit}"
 
     @property
     def widget(self) -> str:
@@ -48,35 +56,31 @@ def _from_mib(value: int) -> int:
 KNOBS = {
     knob.name: knob
     for knob in (
-        Knob("kv_dtype", "KV precision", "The arena is converted in place at the next token boundary.", str, str),
+        Knob("kv_dtype", "The arena is converted in place at the next token boundary.", str, str),
         Knob(
             "high_watermark",
-            "High watermark",
             "Share of the arena that the next step may need; above it paused turns leave.",
             _percent,
             _from_percent,
         ),
         Knob(
             "low_watermark",
-            "Low watermark",
             "Share of the arena down to which paused turns leave.",
             _percent,
             _from_percent,
         ),
-        Knob("policy", "Tier policy", "Decides who stays, who is swapped and who is dropped.", str, str),
-        Knob("max_running", "Slots", "Running slots: how many turns decode together.", int, int),
-        Knob("prefill_chunk", "Chunk, tok", "Prefill chunk: prompt tokens computed beside one decode step.", int, int),
+        Knob("policy", "Decides who stays, who is swapped and who is dropped.", str, str),
+        Knob("max_running", "Running slots: how many turns decode together.", int, int),
+        Knob("prefill_chunk", "Prompt tokens computed beside one decode step.", int, int),
         Knob(
             "long_turn_tokens",
-            "Long, tok",
-            "Long turn: a paused turn of this many tokens leaves already above the low watermark.",
+            "A paused turn of this many tokens leaves already above the low watermark.",
             int,
             int,
         ),
-        Knob("min_quantum_s", "Quantum, s", "A resumed turn is not preempted sooner than this.", float, float),
+        Knob("min_quantum_s", "A resumed turn is not preempted sooner than this.", float, float),
         Knob(
             "host_pool_bytes",
-            "Host pool, MiB of this machine",
             "Pinned host memory that holds parked turns.",
             _mib,
             _from_mib,
@@ -84,8 +88,8 @@ KNOBS = {
     )
 }
 NUMBERS: tuple[tuple[tuple[str, float, float, float], ...], ...] = (
-    (("max_running", 1, 64, 1), ("prefill_chunk", 16, 16_384, 32)),
-    (("long_turn_tokens", 1, 10_000_000, 128), ("min_quantum_s", 0.0, 600.0, 0.05)),
+    (("max_running", 1, 64, 1), ("min_quantum_s", 0.0, 600.0, 0.05)),
+    (("long_turn_tokens", 1, 10_000_000, 128), ("prefill_chunk", 16, 16_384, 32)),
     (("host_pool_bytes", 0, (1 << 44) // MIB, 64),),
 )
 
@@ -97,10 +101,11 @@ def send(control: Control, name: str) -> None:
     current = getattr(snapshot.knobs, name)
     moved = following.moved(knob.widget)
     if moved is None or knob.to_engine(moved) == current:
+        _note(None)
         return
     future = control.set_knobs({name: knob.to_engine(moved)}, author="page")
     answer = outcome(future, knob.label)
-    _note(answer)
+    _note(effect.note(name, snapshot, answer, control))
     if answer.tone == "wait":
         following.ask(knob.widget, future)
     elif answer.tone == "good":
@@ -126,17 +131,28 @@ def render(control: Control, snapshot: Snapshot) -> None:
                 _widget(
                     control, snapshot, name, st.number_input, min_value=low, max_value=high, step=step, disabled=off
                 )
-    answer: Answer | None = st.session_state.get("knobs_answer")
-    if answer is not None and answer.tone == "bad":
-        st.error(answer.text)
+    _say(control, snapshot)
+
+
+def _say(control: Control, snapshot: Snapshot) -> None:
+    """What became of the last change."""
+    note: Note | None = st.session_state.get("knobs_note")
+    if note is None or effect.overtaken(note, control.events()):
+        st.caption("Changes take effect at the next token boundary.")
+    elif note.answer.tone == "bad":
+        st.error(note.answer.text)
     else:
-        st.caption(answer.text if answer else "Changes take effect at the next token boundary.")
+        scale = scale_for(snapshot, st.session_state.get("units"))
+        st.caption(effect.settle(note, snapshot, scale))
 
 
 def _widget(control: Control, snapshot: Snapshot, name: str, make: Callable[..., Any], **options: Any) -> None:
     knob = KNOBS[name]
     key, value = following.follow(knob.widget, getattr(snapshot.knobs, name), snapshot.at)
-    shown = knob.to_widget(value)
+    # Until a body has sized its own pool there is none to show.
+    shown = None if name == "host_pool_bytes" and not value and snapshot.bands is None else knob.to_widget(value)
+    if shown is None:
+        options["placeholder"] = MISSING
     make(knob.label, value=shown, key=key, help=knob.hint, on_change=send, args=(control, name), **options)
 
 
@@ -162,12 +178,14 @@ def _late_answers(control: Control) -> None:
         if future is None:
             continue
         answer = outcome(future, knob.label)
-        _note(answer)
+        asked: Note | None = st.session_state.get("knobs_note")
+        before = asked.before if asked and asked.name == knob.name else control.snapshot
+        _note(effect.note(knob.name, before, answer, control))
         if answer.tone == "good":
             following.settle(knob.widget, getattr(future.result(), knob.name), control.snapshot.at)
         else:
             following.refuse(knob.widget, getattr(control.snapshot.knobs, knob.name))
 
 
-def _note(answer: Answer) -> None:
-    st.session_state.knobs_answer = answer
+def _note(note: Note | None) -> None:
+    st.session_state.knobs_note = note

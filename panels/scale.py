@@ -57,7 +57,7 @@ class Scale:
         """How the figures came about, for captions."""
         if self.card is None:
             return "this machine, measured"
-        return f"KV measured here × {self.card.factor:.1f}; weights, runtime and ceiling: profile of {self.card.card}"
+        return f"KV measured × {self.card.factor:.1f}; weights, runtime, ceiling: profile of {self.card.card}"
 
     def kv(self, nbytes: float) -> float:
         return nbytes * self.factor

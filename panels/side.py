@@ -7,6 +7,7 @@ from typing import Any
 from engine.events import Event, EventKind
 from engine.snapshot import Snapshot
 from engine.turn import Tier
+from engine.words import counted
 from panels import components
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
@@ -47,9 +48,8 @@ def pool(snapshot: Snapshot, scale: Scale) -> Pool:
     parked = [row for row in snapshot.turns if row.tier == Tier.HOST]
     held = sum(row.kv_tokens for row in parked)
     room = total // snapshot.bytes_per_token if snapshot.bytes_per_token else 0
-    turns = "turn" if len(parked) == 1 else "turns"
     return Pool(
-        f"{size(scale.kv(used))} of {size(scale.kv(total))} · {len(parked)} {turns}",
+        f"{size(scale.kv(used))} of {size(scale.kv(total))} · {counted(len(parked), 'turn')}",
         f"{held:,} of about {room:,} tokens, {scale.name}",
         used / total if total else 0.0,
     )
@@ -83,7 +83,7 @@ def render(snapshot: Snapshot, events: Sequence[Event], scale: Scale, theme: The
 def _detail(event: Event) -> str:
     parts = [f"{event.kind}, step {event.step}, by {event.author}"]
     if event.nbytes is not None:
-        parts.append(size(event.nbytes))
+        parts.append(f"{size(event.nbytes)} of this machine")
     if event.seconds is not None:
         parts.append(seconds(event.seconds))
     return ", ".join(parts)

@@ -41,10 +41,10 @@ def render(control: Control, snapshot: Snapshot) -> None:
             _starting(snapshot.startup)
         case HostState.FAILED:
             st.error(_sentence(snapshot.error or "the engine stopped and gave no reason"), icon=":material/error:")
-            _restart(control, "What was recorded so far stays below and in the CSV files." if snapshot.bands else "")
+            _restart(control, snapshot, "What was recorded so far stays in the CSV files.")
         case HostState.STOPPED:
             st.info("The engine is stopped.", icon=":material/pause_circle:")
-            _restart(control, "")
+            _restart(control, snapshot, "")
         case HostState.STALLED:
             text = _sentence(snapshot.stalled or "no turn can run")
             st.warning(f"**Stalled.** {text}", icon=":material/hourglass_empty:")
@@ -61,11 +61,11 @@ def _starting(startup: Startup | None) -> None:
     box.caption(next_stages(stage) or f"Stages: {', '.join(STAGES)}; what is cached already is skipped.")
 
 
-def _restart(control: Control, note: str) -> None:
+def _restart(control: Control, snapshot: Snapshot, note: str) -> None:
+    before = snapshot.ran_before
+    label = f"Back to {_plain(before)}" if before else "Restart the engine"
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button(
-            "Restart the engine", key="restart", icon=":material/restart_alt:", type="primary", on_click=control.restart
-        )
+        st.button(label, key="restart", icon=":material/restart_alt:", type="primary", on_click=control.restart)
         if note:
             st.caption(note)
 

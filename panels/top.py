@@ -6,6 +6,7 @@ import streamlit as st
 
 from engine.snapshot import HostState, Snapshot
 from panels.scale import SCALES, Scale, ScaleName, has_card
+from panels.units import MISSING
 from panels.units import seconds as duration
 
 BADGES = {
@@ -27,9 +28,14 @@ def age(snapshot: Snapshot, wall: float) -> str:
 
 
 def line(snapshot: Snapshot, scale: Scale, wall: float) -> str:
-    parts = [f"{snapshot.model} on {snapshot.backend}", scale.short, f"step {snapshot.step:,}"]
-    if snapshot.state != HostState.STARTING:
-        parts.append(f"updated {age(snapshot, wall)}")
+    runs = snapshot.bands is not None
+    parts = [
+        f"{snapshot.model} on {snapshot.backend}",
+        scale.short if runs else f"scale {MISSING}",
+        f"step {snapshot.step:,}" if runs else f"step {MISSING}",
+    ]
+    if snapshot.state != HostState.STARTING and (old := age(snapshot, wall)) != "now":
+        parts.append(f"updated {old}")
     if snapshot.recorder_behind > 1000:
         parts.append(f"recorder {snapshot.recorder_behind:,} rows behind")
     return " · ".join(parts)
@@ -40,11 +46,13 @@ def render(snapshot: Snapshot) -> ScaleName:
     word, colour = BADGES[snapshot.state]
     with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
         st.markdown(f"### Live &nbsp; :{colour}-badge[{word}]", width="content")
+        said = st.empty()
         name: ScaleName = "this machine"
         if has_card(snapshot):
             chosen = st.segmented_control(
                 "Units", SCALES, default=SCALES[0], key="units", label_visibility="collapsed", required=True
             )
             name = chosen or SCALES[0]
-    st.caption(line(snapshot, Scale(None if name == "this machine" else snapshot.card), time.time()))
+    scale = Scale(None if name == "this machine" else snapshot.card)
+    said.caption(line(snapshot, scale, time.time()), width="content")
     return name

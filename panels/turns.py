@@ -9,11 +9,12 @@ import streamlit as st
 from engine.control import Control
 from engine.snapshot import HostState, Snapshot, TurnRow
 from engine.turn import Phase, Priority, Tier, TurnId
+from engine.words import counted
 from panels import components
 from panels.asking import Answer, outcome
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
-from panels.units import seconds, size
+from panels.units import unit_name
 
 Verb = Literal["pause", "resume", "swap_out", "drop", "cancel"]
 SHOWN_ROWS = 60
@@ -25,32 +26,42 @@ HINTS: dict[Verb, tuple[str, str]] = {
     "drop": ("drop", "Throw its KV away; it is computed again when the turn goes on"),
     "cancel": ("cancel", "End the turn and free all that it holds"),
 }
-ORDER = {Phase.DECODE: 0, Phase.PREFILL: 0, Phase.PAUSED: 1, Phase.BLOCKED: 2, Phase.WAITING: 3}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
+    """`heads`: the columns' titles with their units, where they have one."""
+
+    heads: dict[str, str]
     rows: list[dict[str, Any]]
     more: str
     empty: str
 
 
 def table(snapshot: Snapshot, scale: Scale) -> Table:
-    """Rows in a steady order: foreground first, then running, paused, blocked, waiting; by id within."""
-    turns = sorted(snapshot.turns, key=lambda row: (row.priority, ORDER.get(row.phase, 4), row.id))
+    """Rows that stay where they are: foreground first, by id within."""
+    turns = sorted(snapshot.turns, key=lambda row: (row.priority, row.id))
     hidden = len(turns) - SHOWN_ROWS
-    more = f"{hidden} more turns are not shown; timeline.csv has all" if hidden > 0 else _sum_line(turns)
-    return Table([_row(row, scale) for row in turns[:SHOWN_ROWS]], more, "" if turns else _empty(snapshot))
+    more = f"{counted(hidden, 'more turn')} not shown; timeline.csv has all" if hidden > 0 else _sum_line(turns)
+    unit = scale.unit(snapshot.bands)
+    heads = {
+        "context": "context, tok",
+        "kv": f"KV, {unit_name(unit)}",
+        "in_phase": "in phase, s",
+        "queued": "queued, s",
+    }
+    rows = [_row(row, scale, unit) for row in turns[:SHOWN_ROWS]]
+    return Table(heads, rows, more, "" if turns else _empty(snapshot))
 
 
-def actions(row: TurnRow) -> tuple[Verb, ...]:
-    """What can be asked of a turn as it stands."""
-    verbs: list[Verb] = ["resume" if row.held else "pause"]
-    if row.tier == Tier.RESIDENT:
-        verbs.append("swap_out")
-    if row.tier in (Tier.RESIDENT, Tier.HOST):
-        verbs.append("drop")
-    return (*verbs, "cancel")
+def actions(row: TurnRow) -> tuple[tuple[Verb, bool], ...]:
+    """One for each column of buttons, and whether it can be asked of the turn as it stands."""
+    return (
+        ("resume" if row.held else "pause", True),
+        ("swap_out", row.tier == Tier.RESIDENT),
+        ("drop", row.tier in (Tier.RESIDENT, Tier.HOST)),
+        ("cancel", True),
+    )
 
 
 def perform(control: Control, verb: Verb, turn: int) -> Answer:
@@ -71,6 +82,7 @@ def render(control: Control, snapshot: Snapshot, scale: Scale, theme: ThemeName)
     shown = table(snapshot, scale)
     answer: Answer | None = st.session_state.get("turns_answer")
     data = {
+        "heads": shown.heads,
         "rows": shown.rows,
         "more": shown.more,
         "empty": shown.empty,
@@ -87,7 +99,7 @@ def render(control: Control, snapshot: Snapshot, scale: Scale, theme: ThemeName)
     components.turns(data, key=KEY, on_action=act)
 
 
-def _row(row: TurnRow, scale: Scale) -> dict[str, Any]:
+def _row(row: TurnRow, scale: Scale, unit: int) -> dict[str, Any]:
     return {
         "id": row.id,
         "agent": f"{row.agent} · {row.id}",
@@ -97,13 +109,16 @@ def _row(row: TurnRow, scale: Scale) -> dict[str, Any]:
         "phase_hint": "paused by the operator" if row.held else "",
         "tier": "–" if row.tier == Tier.NONE else row.tier.value,
         "tier_colour": {Tier.RESIDENT: "running", Tier.HOST: "host", Tier.DROPPED: "dropped"}.get(row.tier, "none"),
-        "context": f"{row.context_tokens:,} tok",
-        "kv": size(scale.kv(row.kv_bytes or row.host_bytes)),
-        "in_phase": seconds(row.in_phase_s),
-        "queued": seconds(row.queued_s) if row.queued_s > 0 else "–",
+        "context": f"{row.context_tokens:,}",
+        "kv": f"{scale.kv(row.kv_bytes or row.host_bytes) / unit:,.2f}",
+        "in_phase": f"{row.in_phase_s:,.1f}",
+        "queued": f"{row.queued_s:,.1f}" if row.queued_s > 0 else "–",
         "moves": f"{row.preemptions} / {row.swaps} / {row.recomputed_tokens:,}",
         "moves_hint": "preemptions / swaps / recomputed tokens",
-        "actions": [{"verb": verb, "label": HINTS[verb][0], "hint": HINTS[verb][1]} for verb in actions(row)],
+        "actions": [
+            {"verb": verb, "label": HINTS[verb][0], "hint": HINTS[verb][1], "off": not applies}
+            for verb, applies in actions(row)
+        ],
     }
 
 
@@ -120,7 +135,8 @@ def _phase_colour(row: TurnRow) -> str:
 
 
 def _sum_line(turns: Sequence[TurnRow]) -> str:
-    return f"{len(turns)} turns, {sum(row.context_tokens for row in turns):,} tokens of context" if turns else ""
+    tokens = sum(row.context_tokens for row in turns)
+    return f"{counted(len(turns), 'turn')}, {counted(tokens, 'token')} of context" if turns else ""
 
 
 def _empty(snapshot: Snapshot) -> str:

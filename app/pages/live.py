@@ -30,42 +30,50 @@ def _sidebar(deck: DeckView) -> None:
     with st.expander("Model", icon=":material/memory:"):
         model_box.render(deck.control, snapshot)
     with st.expander("Download this session", icon=":material/download:"):
-        downloads.render(deck, snapshot.session, _theme())
+        downloads.render(deck, _theme())
 
 
 @st.fragment(run_every=REFRESH_S)
 def _main(deck: DeckView) -> None:
+    with st.container(gap="xsmall"):
+        _panels(deck)
+
+
+def _panels(deck: DeckView) -> None:
     control = deck.control
     snapshot = _kept(control.snapshot, deck)
     theme = _theme()
     scale = scale_for(snapshot, top.render(snapshot))
-    states.render(control, snapshot)
+    # Its place is kept when it is empty, so that a word that comes and goes moves no element and remounts no chart.
+    with st.container():
+        states.render(control, snapshot)
     if snapshot.bands is None:
         hardware.render(deck.hardware())
         return
     swarm.render(deck.swarm, snapshot.state in (HostState.RUNNING, HostState.IDLE, HostState.STALLED))
     figures.render(snapshot, scale, theme)
-    window, quiet = _view_options()
     events = control.events()
+    window = WINDOWS[_chosen("window", "10 min")]
     samples = control.samples(since=snapshot.at - window)
-    chart, beside = st.columns([2.8, 1], gap="small")
+    chart, beside = st.columns([2.8, 1], gap="xsmall")
     with chart:
         stack.render(stack.stack_data(snapshot, samples, events, scale, window), theme)
     with beside:
-        side.render(snapshot, events, scale, theme, quiet)
+        side.render(snapshot, events, scale, theme, _chosen("event_set", EVENT_SETS[0]) != EVENT_SETS[1])
+    # Below what they change, so that the chart stands higher on a small screen.
+    with st.container(horizontal=True, horizontal_alignment="distribute"):
+        _choice("Window", tuple(WINDOWS), "window", "10 min")
+        _choice("Events", EVENT_SETS, "event_set", EVENT_SETS[0])
     turns.render(control, snapshot, scale, theme)
     hardware.render(deck.hardware())
 
 
-def _view_options() -> tuple[float, bool]:
-    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
-        window = st.segmented_control(
-            "Window", tuple(WINDOWS), default="10 min", key="window", label_visibility="collapsed", required=True
-        )
-        shown = st.segmented_control(
-            "Events", EVENT_SETS, default=EVENT_SETS[0], key="event_set", label_visibility="collapsed", required=True
-        )
-    return WINDOWS[window or "10 min"], shown != EVENT_SETS[1]
+def _choice(label: str, options: tuple[str, ...], key: str, default: str) -> None:
+    st.segmented_control(label, options, default=default, key=key, label_visibility="collapsed", required=True)
+
+
+def _chosen(key: str, default: str) -> str:
+    return st.session_state.get(key) or default
 
 
 def _kept(snapshot: Snapshot, deck: DeckView) -> Snapshot:

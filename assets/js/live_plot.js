@@ -1,9 +1,12 @@
 // A Plotly chart on an element that is kept: Plotly.react changes what differs, so zoom and legend state stay.
+// The buttons are named one by one, so that none that Plotly adds, such as an upload, ever appears.
 const CONFIG = {
   responsive: true,
   displaylogo: false,
   displayModeBar: 'hover',
-  modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d'],
+  modeBarButtons: [['zoom2d', 'pan2d', 'zoomIn2d', 'zoomOut2d', 'resetScale2d'], ['toImage']],
+  showSendToCloud: false,
+  plotlyServerURL: '',
 };
 
 function loadPlotly() {

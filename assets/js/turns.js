@@ -21,28 +21,31 @@ function makeRow(body, id) {
   return row;
 }
 
+// One button for each column, kept: one that does not apply now stays in its place and keeps the focus.
 function fillActions(cell, row, send) {
-  const signature = row.actions.map((action) => action.verb).join();
-  if (cell.dataset.signature === signature) return;
-  cell.dataset.signature = signature;
-  cell.replaceChildren();
-  for (const action of row.actions) {
-    const button = node(cell, 'button', action.verb, action.label);
+  row.actions.forEach((action, index) => {
+    const button = cell.children[index] ?? node(cell, 'button', action.verb, action.label);
     button.type = 'button';
+    button.className = action.verb;
+    if (button.textContent !== action.label) button.textContent = action.label;
     button.title = action.hint;
     button.setAttribute('aria-label', `${action.label} turn ${row.id}`);
-    button.onclick = () => send('action', { turn: row.id, verb: action.verb });
-  }
+    button.setAttribute('aria-disabled', String(action.off));
+    button.onclick = () => action.off || send('action', { turn: row.id, verb: action.verb });
+  });
 }
 
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector('.turns');
   for (const [name, colour] of Object.entries(data.colours)) root.style.setProperty(`--pd-${name}`, colour);
   const body = root.querySelector('tbody');
+  for (const [column, title] of Object.entries(data.heads)) root.querySelector(`th.${column}`).textContent = title;
+  // What has ended goes first: a row that need not be moved keeps its focus.
+  const wanted = new Set(data.rows.map((row) => String(row.id)));
+  for (const row of [...body.children]) if (!wanted.has(row.dataset.turn)) row.remove();
   const known = new Map([...body.children].map((row) => [row.dataset.turn, row]));
   data.rows.forEach((row, index) => {
     const element = known.get(String(row.id)) ?? makeRow(body, row.id);
-    known.delete(String(row.id));
     COLUMNS.forEach((column, i) => {
       const text = element.children[i].querySelector('.text');
       if (text.textContent !== row[column]) text.textContent = row[column];
@@ -54,7 +57,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
     fillActions(element.lastChild, row, setTriggerValue);
     if (body.children[index] !== element) body.insertBefore(element, body.children[index] ?? null);
   });
-  for (const element of known.values()) element.remove();
   root.querySelector('.empty').textContent = data.empty;
   root.querySelector('table').hidden = data.rows.length === 0;
   root.querySelector('.more').textContent = data.more;

@@ -12,7 +12,7 @@ from engine.governor.timing import TIER_DWELL_S
 from engine.knobs import Knobs
 from engine.policies.base import Move, Need, Situation, TierPolicy
 from engine.turn import Phase, Tier, TurnId
-from engine.view import Action, Drop, Fail, Preempt, Reason, Start, SwapIn, TurnView, View
+from engine.view import Action, Drop, Fail, Preempt, Reason, Stall, Start, SwapIn, TurnView, View
 
 
 class Board:
@@ -38,7 +38,7 @@ class Board:
         self.started: set[TurnId] = set()
         self.actions: list[Action] = []
         self.wake_at: float | None = None
-        self.stalled: str | None = None
+        self.stalled: Stall | None = None
         for turn in view.turns:
             phase = turn.phase
             if phase is Phase.DECODE or phase is Phase.PREFILL:

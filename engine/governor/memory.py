@@ -6,7 +6,7 @@ from engine.governor.board import Board, freed
 from engine.governor.timing import FAIL_AFTER, STARVE_AFTER_S, TIER_DWELL_S
 from engine.policies.base import Need, out_or_drop
 from engine.turn import Priority, Tier, TurnId
-from engine.view import Reason, TurnView
+from engine.view import Reason, Stall, TurnView
 
 
 def end_the_lost(board: Board) -> None:
@@ -82,7 +82,7 @@ def break_stall(board: Board, head: TurnView) -> None:
     if _spill(board, head, short) >= short:
         board.start(head)
     elif board.stalled is None:
-        board.stalled = f"turn {head.id} lacks {short:,} blocks and no parked turn holds any; nobody can run"
+        board.stalled = Stall(head.id, short)
 
 
 def keep_watermarks(board: Board, evicting: bool) -> bool:
@@ -140,8 +140,7 @@ def _spill(board: Board, turn: TurnView, short: int) -> int:
         gained += parked.blocks
         moved.append(parked.id)
     if moved:
-        who = f"turn {moved[0]}" if len(moved) == 1 else f"{len(moved)} parked turns"
-        board.stalled = f"turn {turn.id} lacked {short:,} blocks and nobody could run; {who} left the arena for it"
+        board.stalled = Stall(turn.id, short, tuple(moved))
     return gained
 
 

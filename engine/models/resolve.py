@@ -12,7 +12,16 @@ from engine.models.loaded import LoadedModel, ServedModel
 from engine.models.progress import Progress, Report, silent
 from engine.models.safetensors_reader import read_directory, read_served
 
-__all__ = ["DEFAULT_MODEL", "CachedModel", "Progress", "Report", "find_model", "list_models", "load_model"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "CachedModel",
+    "Progress",
+    "Report",
+    "check_choice",
+    "find_model",
+    "list_models",
+    "load_model",
+]
 
 DEFAULT_MODEL = "default"
 
@@ -27,18 +36,20 @@ def load_model(choice: str | None = None, progress: Report = silent) -> LoadedMo
     wanted = (choice or os.environ.get("PARKDECK_MODEL") or DEFAULT_MODEL).strip()
     if wanted == DEFAULT_MODEL:
         return load_gguf(default_model_file(progress), f"PyPI package {DEFAULT_REQUIREMENT}", progress)
-    path = Path(wanted).expanduser()
-    if path.exists():
+    path = _local(wanted)
+    if path is not None:
         return _from_path(path, str(path.resolve()), None, progress)
-    if is_hub_id(wanted) and not wanted.endswith(tuple(PICKLES)):
-        name = wanted.partition(":")[0].split("/")[1]
-        return _from_path(fetch_from_hub(wanted, progress), f"Hugging Face {wanted}", name, progress)
-    if path.suffix in PICKLES:
-        raise pickle_refused(path)
-    raise ModelError(
-        f"{wanted}: no such file or directory, and not a Hugging Face id; give a GGUF file, a directory of safetensors "
-        "or an id as org/name."
-    )
+    name = wanted.partition(":")[0].split("/")[1]
+    return _from_path(fetch_from_hub(wanted, progress), f"Hugging Face {wanted}", name, progress)
+
+
+def check_choice(choice: str) -> None:
+    """Raises ModelError, one sentence, for what can be seen not to be a model without loading or fetching it."""
+    if choice == DEFAULT_MODEL:
+        return
+    path = _local(choice)
+    if path is not None and not path.is_dir():
+        _is_gguf(path)
 
 
 def find_model(choice: str | None = None, progress: Report = silent) -> tuple[Path, ServedModel]:
@@ -65,16 +76,45 @@ def list_models() -> list[CachedModel]:
     return list_entries() + fetched
 
 
+def _local(wanted: str) -> Path | None:
+    """What is at that path; None: a Hugging Face id. Raises ModelError when it is neither, or a pickle file."""
+    path = Path(wanted)
+    try:
+        path = path.expanduser()
+        there = path.exists()
+    except (OSError, RuntimeError):
+        there = False
+    if there:
+        return path
+    if path.suffix in PICKLES:
+        raise pickle_refused(path)
+    if is_hub_id(wanted):
+        return None
+    raise ModelError(
+        f"{wanted}: no such file or directory, and not a Hugging Face id; give a GGUF file, a directory of safetensors "
+        f"or an id as org/name, or {DEFAULT_MODEL!r}."
+    )
+
+
 def _from_path(path: Path, source: str, name: str | None, progress: Report) -> LoadedModel:
     if path.is_dir():
         progress(Progress("load", None, f"mapping the weights in {path}"))
         return read_directory(path, source, name)
+    _is_gguf(path)
+    return load_gguf(path, source, progress)
+
+
+def _is_gguf(path: Path) -> None:
+    """Raises ModelError, which says what the file is instead."""
     if path.suffix in PICKLES:
         raise pickle_refused(path)
-    with path.open("rb") as file:
-        head = file.read(512)
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror}); check its permissions.") from error
     if path.suffix == ".gguf" or head.startswith(GGUF_MAGIC):
-        return load_gguf(path, source, progress)
+        return
     if path.suffix == ".safetensors":
         raise ModelError(f"{path}: one file of a model; give its directory {path.parent}, which holds config.json too.")
     raise ModelError(

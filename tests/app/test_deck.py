@@ -59,7 +59,7 @@ def test_start_returns_at_once_and_a_bad_model_is_a_sentence(deck: Deck) -> None
 
 
 def test_nothing_recorded_is_refused_in_a_sentence(deck: Deck) -> None:
-    assert not deck.recorded()
+    assert deck.recorded() == ""
     assert deck.last_card() is None
     with pytest.raises(Refused, match="nothing is recorded yet"):
         deck.export("timeline")

@@ -6,6 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine.events import Event, EventKind
+from engine.knobs import Knobs
 from engine.snapshot import HostState
 from tests.browser.scenes import SCENES
 from tests.panels.fake_control import OFFLINE
@@ -49,6 +50,14 @@ def test_starting_shows_the_stage_its_progress_and_what_comes_next() -> None:
     assert "Converting the weights" in text
     assert "layer 12 of 30" in text
     assert "Then: load, compile, calibrate" in text
+    assert "scale n/a · step n/a" in text
+
+
+def test_a_starting_engine_has_no_host_pool_yet() -> None:
+    deck = SCENES["starting"]()
+    deck.control.knobs = Knobs()
+    pool = next(n for n in open_page(deck).number_input if n.label.startswith("Host pool"))
+    assert (pool.value, pool.placeholder) == (None, "n/a")
 
 
 def test_failed_shows_the_reason_keeps_the_data_and_restarts() -> None:
@@ -57,7 +66,7 @@ def test_failed_shows_the_reason_keeps_the_data_and_restarts() -> None:
     assert "block 17 is held twice" in texts(tab)
     assert button(tab, "Start swarm" if not deck.swarm.state().running else "Stop swarm")
     button(tab, "Restart the engine").click().run()
-    assert deck.control.calls == [("restart", None)]
+    assert deck.control.calls == [("restart", None, None)]
     assert deck.control.state == HostState.STARTING
 
 
@@ -77,7 +86,28 @@ def test_the_model_box_restarts_with_what_was_typed() -> None:
     tab = open_page(deck)
     next(t for t in tab.text_input if t.key == "model_wanted").input("  /models/other.gguf ")
     button(tab, "Load and restart").click().run()
-    assert deck.control.calls == [("restart", "/models/other.gguf")]
+    assert deck.control.calls == [("restart", "/models/other.gguf", "torch")]
+
+
+def test_a_model_that_is_refused_says_so_in_the_box_and_nothing_restarts() -> None:
+    deck = SCENES["running"]()
+    deck.control.refuse = "/no/such.gguf: no such file or directory"
+    tab = open_page(deck)
+    button(tab, "Load and restart").click().run()
+    tab.run()
+    assert deck.control.refuse in texts(tab)
+    assert deck.control.state == HostState.RUNNING
+    deck.control.refuse = None
+    button(tab, "Load and restart").click().run()
+    assert "no such file" not in texts(tab)
+
+
+def test_a_start_that_failed_offers_the_model_that_ran_before() -> None:
+    deck = SCENES["offline"]()
+    deck.control.ran_before = "SmolLM2-135M"
+    tab = open_page(deck)
+    button(tab, "Back to SmolLM2-135M").click().run()
+    assert deck.control.calls == [("restart", None, None)]
 
 
 def test_the_swarms_buttons_reach_it_and_a_refusal_is_a_sentence() -> None:

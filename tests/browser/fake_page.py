@@ -8,5 +8,5 @@ from app.pages import live
 from app.shelf import shelf
 from tests.browser.scenes import SCENES
 
-st.set_page_config(page_title="Parkdeck", layout="wide", initial_sidebar_state=270)
+st.set_page_config(page_title="Parkdeck", layout="wide", initial_sidebar_state=280)
 live.page(shelf("scene", lambda: SCENES[os.environ["PARKDECK_SCENE"]]()))

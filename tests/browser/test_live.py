@@ -80,8 +80,17 @@ def events(page: Page) -> str:
 def test_it_starts_and_the_stack_is_drawn_against_the_ceiling(page: Page) -> None:
     expect(page.get_by_text("Parkdeck", exact=True)).to_be_visible(timeout=SOON_MS)
     page.wait_for_selector(".parkdeck-plot .main-svg", timeout=READY_S * 1000)
-    assert chart(page, "plot.layout.annotations.some((a) => a.text === 'ceiling 15.5 GiB')")
+    assert chart(page, "plot.layout.annotations.some((a) => a.text === 'ceiling<br>15.5 GiB')")
     assert chart(page, "plot.data.find((t) => t.name === 'ceiling').line.dash") == "dash"
+
+
+def test_no_button_of_the_chart_uploads_it(page: Page) -> None:
+    page.locator(".parkdeck-plot").hover()
+    titles = chart(page, "[...plot.querySelectorAll('.modebar-btn')].map((b) => b.dataset.title || b.dataset.name)")
+    assert isinstance(titles, list)
+    assert len(titles) == 6
+    assert not re.search("share|cloud|upload|edit", " ".join(titles), re.IGNORECASE)
+    assert chart(page, "plot._context.plotlyServerURL") == ""
 
 
 def test_the_stack_grows(page: Page) -> None:
@@ -128,7 +137,7 @@ def test_a_watermark_moves(page: Page) -> None:
     page.get_by_role("slider", name="Low watermark").focus()
     for _ in range(5):
         page.keyboard.press("ArrowLeft")
-    wait_until(page, lambda: bool(re.search(r"low.watermark", events(page))), "the event of the watermark")
+    wait_until(page, lambda: bool("Low watermark" in events(page)), "the event of the watermark")
     page.wait_for_timeout(3000)
     assert low_watermark(page) < before
 
@@ -163,6 +172,21 @@ def test_a_turns_action_answers_in_a_sentence(page: Page) -> None:
     cancel.wait_for()
     cancel.click()
     wait_until(page, lambda: bool(page.locator(".turns .message").inner_text().strip()), "the answer")
+
+
+def test_the_keyboards_focus_stays_over_refreshes(page: Page) -> None:
+    page.get_by_role("button", name="Foreground turn now").click()
+    row = page.locator(".turns tbody tr").filter(has_text="foreground").first
+    row.locator("button.pause").click()
+    held = page.locator(".turns button.resume").first
+    held.focus()
+    focused = """() => [...document.querySelectorAll('*')].map((e) => e.shadowRoot?.activeElement)
+        .find(Boolean)?.getAttribute('aria-label')"""
+    before = page.evaluate(focused)
+    page.wait_for_timeout(4000)
+    assert before
+    assert page.evaluate(focused) == before
+    held.click()
 
 
 @pytest.mark.parametrize("name", ["timeline", "samples", "events"])

@@ -53,6 +53,20 @@ def test_a_turn_that_outgrows_the_arena_ends_alone_with_length() -> None:
     lab.assert_right(big)
 
 
+def test_a_stall_that_is_broken_is_counted_and_told_by_name_and_is_no_state() -> None:
+    lab = Lab(arena_tokens=480, knobs=Knobs(policy="resident-only"))
+    for name, length in (("long", 200), ("short", 180)):
+        lab.ask(length, 1, agent=name, then_block="bash")
+    lab.ticks(20)
+    lab.ask(79, 5, agent="waits")
+    assert lab.loop.tick().stalled is None
+    assert lab.core.counters.stalls == 1
+    (stall,) = [e for e in lab.core.events if e.kind is EventKind.STALL]
+    assert stall.agent == "waits"
+    assert stall.text.startswith("waits lacked 1 block (")
+    assert stall.text.endswith(" MiB of this machine) and nobody could run; long left the arena for it")
+
+
 def test_the_context_of_the_model_is_the_other_limit() -> None:
     lab = Lab(arena_tokens=2 * MAX_CONTEXT)
     with pytest.raises(Refused, match=r"2,048 tokens; the model's context is 2,048"):

@@ -102,7 +102,7 @@ def test_a_turn_comes_back_token_by_token(host: Host) -> None:
 def test_a_refusal_reaches_the_caller_and_the_engine_goes_on(host: Host) -> None:
     with pytest.raises(Refused, match="never fit"):
         host.submit(ask(1500)).result(WAIT_S)
-    with pytest.raises(Refused, match="max_running"):
+    with pytest.raises(Refused, match="Slots 0"):
         host.set_knobs({"max_running": 0}).result(WAIT_S)
     assert host.snapshot.knobs.max_running == 8
     ear = Ear()
@@ -198,6 +198,34 @@ def test_a_restart_frees_the_engine_before_it() -> None:
     host.wait_ready(WAIT_S)
     assert bodies[0]() is None
     assert bodies[1]() is not None
+    assert host.stop(WAIT_S)
+
+
+def test_a_typo_ends_nothing_and_a_model_that_fails_leaves_the_way_back() -> None:
+    opened: list[str | None] = []
+
+    def opening(config: BodyConfig, report: Report) -> Body:
+        opened.append(config.model)
+        if config.model == "org/broken":
+            raise ModelError("org/broken: not on Hugging Face")
+        return fake_body(256, 256)
+
+    host = Host(open_body=opening)
+    host.start()
+    ran = host.wait_ready(WAIT_S)
+    with pytest.raises(ModelError, match="no such file"):
+        host.restart("/no/such.gguf")
+    assert host.snapshot.session == ran.session
+    host.restart("org/broken")
+    until(lambda: host.snapshot.state is HostState.FAILED)
+    assert host.snapshot.ran_before == ran.model
+    host.restart()
+    assert host.wait_ready(WAIT_S).ran_before is None
+    host.restart("org/other")
+    host.wait_ready(WAIT_S)
+    host.restart()
+    host.wait_ready(WAIT_S)
+    assert opened == [None, "org/broken", None, "org/other", "org/other"]
     assert host.stop(WAIT_S)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from engine.errors import BadKnob
 from engine.geometry import KVDtype
-from engine.knobs import Knobs
+from engine.knobs import LABELS, Knobs, change
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from engine.knobs import Knobs
     ],
 )
 def test_a_bad_value_is_refused_with_its_name(name: str, value: object) -> None:
-    with pytest.raises(BadKnob, match=name if name != "colour" else "there is no knob 'colour'"):
+    with pytest.raises(BadKnob, match=LABELS.get(name, "there is no knob 'colour'")):
         Knobs().changed({name: value})
 
 
@@ -42,6 +42,26 @@ def test_the_low_watermark_must_not_be_above_the_high_one() -> None:
     with pytest.raises(BadKnob, match="must not be higher"):
         Knobs(high_watermark=0.5, low_watermark=0.4).changed({"low_watermark": 0.6})
     assert Knobs().changed({"high_watermark": 0.6, "low_watermark": 0.6}).low_watermark == 0.6
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "text"),
+    [
+        ("high_watermark", 0.95, 0.9, "High watermark 95 → 90 %"),
+        ("low_watermark", 0.07, 0.29, "Low watermark 7 → 29 %"),
+        ("host_pool_bytes", 1 << 30, 2 << 30, "Host pool 1,024 → 2,048 MiB of this machine"),
+        ("max_running", 8, 4, "Slots 8 → 4"),
+        ("min_quantum_s", 0.25, 1.0, "Quantum 0.25 → 1 s"),
+        ("kv_dtype", KVDtype.FP16, KVDtype.Q8, "KV precision fp16 → q8"),
+        ("long_turn_tokens", 2048, 512, "Long turn 2,048 → 512 tok"),
+    ],
+)
+def test_a_change_in_words(name: str, old: object, new: object, text: str) -> None:
+    assert change(name, old, new) == text
+
+
+def test_every_knob_has_a_word() -> None:
+    assert set(LABELS) == set(Knobs.__dataclass_fields__)
 
 
 def test_all_or_nothing() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 from engine.backends.base import DeviceMemory
 from engine.control import Listener, Unblock
-from engine.errors import Refused
+from engine.errors import ModelError, Refused
 from engine.events import Event, EventKind
 from engine.geometry import KVDtype, KVGeometry
-from engine.knobs import Knobs
+from engine.knobs import Knobs, change
 from engine.models.loaded import LoadedModel
 from engine.snapshot import Bands, CardScale, Counters, HostState, Rates, Sample, Snapshot, Startup, TurnRow
 from engine.turn import Phase, Priority, Tier, TurnId, TurnRequest
@@ -49,6 +49,7 @@ class FakeControl:
     extra_events: list[Event] = field(default_factory=list)
     refuse: str | None = None
     start_utc: float = START_UTC
+    ran_before: str | None = None
 
     def advance(self, seconds: float) -> None:
         self.at += seconds
@@ -65,6 +66,7 @@ class FakeControl:
             session="20260921T130640Z-000-1", state=self.state, at=self.at, utc=self.start_utc + self.at,
             step=int(self.at * 20), model=self.model_name, backend="torch", knobs=self.knobs,
             policies=("recompute-only", "resident-only", "walk-down"), startup=self.startup, error=self.error,
+            ran_before=self.ran_before,
         )  # fmt: skip
         if self.state in (HostState.STARTING, HostState.FAILED, HostState.STOPPED):
             return replace(blank, events=tuple(self.events()))
@@ -135,7 +137,7 @@ class FakeControl:
             return future
         for name in changes:
             old, new = getattr(self.knobs, name), getattr(changed, name)
-            event = _event(self.at, EventKind.KNOB, f"{name} {old} → {new}", name=name, old=str(old), new=str(new))
+            event = _event(self.at, EventKind.KNOB, change(name, old, new), name=name, old=str(old), new=str(new))
             self.extra_events.append(event)
         self.knobs = changed
         future.set_result(changed)
@@ -146,7 +148,9 @@ class FakeControl:
         return _done(None)
 
     def restart(self, model: str | None = None, backend: str | None = None) -> None:
-        self.calls.append(("restart", model))
+        self.calls.append(("restart", model, backend))
+        if self.refuse is not None:
+            raise ModelError(self.refuse)
         self.state = HostState.STARTING
         self.startup = Startup("load", None, "reading the model file")
         self.error = None
@@ -257,12 +261,12 @@ def _script_events() -> tuple[Event, ...]:
         _event(1.0, EventKind.SWARM, "swarm started: 12 agents at speed 1", author="page"),
         _event(20.0, EventKind.PREEMPT, "preempt agent 4 for agent 12", author="governor", turn=TurnId(9)),
         _event(38.0, EventKind.PREEMPT, "preempt agent 2 for agent 11", author="governor", turn=TurnId(10)),
-        _event(48.0, EventKind.KNOB, "high watermark 1 → 0.95", name="high_watermark", old="1.0", new="0.95"),
+        _event(48.0, EventKind.KNOB, "High watermark 100 → 95 %", name="high_watermark", old="1.0", new="0.95"),
         _event(55.0, EventKind.PREEMPT, "preempt agent 7 for agent 12", author="governor", turn=TurnId(11)),
         _event(55.0, EventKind.SWAP_OUT, "swap out agent 7: watermark, 18.0 MiB, 21 ms", author="governor",
                turn=TurnId(11), nbytes=18 * MIB, seconds=0.021),
         _event(56.0, EventKind.DROP, "drop agent 9: host pool full, 640 tokens", author="governor", turn=TurnId(12)),
-        _event(90.0, EventKind.KNOB, "KV fp16 → q8, 38 ms", name="kv_dtype", old="fp16", new="q8", seconds=0.038),
+        _event(90.0, EventKind.KNOB, "KV precision fp16 → q8", name="kv_dtype", old="fp16", new="q8", seconds=0.038),
         _event(92.0, EventKind.SWAP_IN, "swap in agent 7: 9.2 MiB, 9 ms", author="governor", turn=TurnId(11)),
         _event(96.0, EventKind.BLOCK, "agent 7 blocks on pytest", author="swarm", turn=TurnId(11)),
     )  # fmt: skip

@@ -70,5 +70,6 @@ class FakeDeck:
     def last_card(self) -> CardScale | None:
         return self.control.card
 
-    def recorded(self) -> bool:
-        return self.control.snapshot.bands is not None
+    def recorded(self) -> str:
+        snapshot = self.control.snapshot
+        return snapshot.session if snapshot.bands is not None else ""

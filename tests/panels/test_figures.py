@@ -34,6 +34,24 @@ def test_what_is_not_measured_says_so_and_is_never_zero() -> None:
         assert card(control, key).value == "n/a"
 
 
+def test_what_lives_no_more_has_no_rate_and_its_latencies_are_the_last() -> None:
+    snapshot = dataclasses.replace(FakeControl(at=60.0).snapshot, turns=())
+    shown = {c.key: c for c in figures.cards(snapshot, Scale(None))}
+    assert (shown["decode"].value, shown["decode"].sub) == ("n/a", "prefill n/a")
+    assert shown["blocked"].value == "n/a"
+    for key in ("ttft", "itl"):
+        assert shown[key].value != "n/a"
+        assert shown[key].sub.startswith("last · p95")
+
+
+def test_turns_without_a_slot_are_told_apart_and_broken_stalls_counted() -> None:
+    snapshot = FakeControl(at=60.0).snapshot
+    counters = dataclasses.replace(snapshot.counters, stalls=2)
+    shown = {c.key: c for c in figures.cards(dataclasses.replace(snapshot, counters=counters), Scale(None))}
+    assert shown["turns"].sub == "2 paused · 1 waiting · 1 tool"
+    assert shown["preemptions"].sub == "stalls broken 2"
+
+
 def test_q8_raises_the_paused_turns_that_fit() -> None:
     fp16, q8 = (
         FakeControl(at=80.0, knobs=Knobs(kv_dtype=dtype, host_pool_bytes=HOST), switched_at=at)
@@ -55,7 +73,8 @@ def test_one_over_one_minus_b() -> None:
 def test_ten_cards_each_with_a_hint_and_short_texts() -> None:
     shown = figures.cards(FakeControl(at=112.0).snapshot, Scale(CARD))
     assert len(shown) == 10
-    assert all(c.hint and len(c.value) <= 12 and len(c.sub) <= 24 for c in shown)
+    assert all(c.hint and len(c.value) <= 12 for c in shown)
+    assert all(len(c.sub) <= (32 if c.key == "turns" else 22) for c in shown)
 
 
 @pytest.mark.parametrize(

@@ -95,10 +95,34 @@ def test_low_above_high_shows_the_sentence_and_keeps_the_old() -> None:
     tab = open_tab(control)
     widget(tab, "slider", "high_watermark").set_value(50).run()
     assert control.knobs.high_watermark == 1.0
-    assert "low_watermark 0.9 is above high_watermark 0.5" in tab.error[0].value
+    assert "Low watermark 90 % is above high watermark 50 %" in tab.error[0].value
     assert widget(tab, "slider", "high_watermark").value == 100
     tab.run()
     assert widget(tab, "slider", "high_watermark").value == 100
+
+
+def test_a_refusal_is_gone_after_the_next_good_change() -> None:
+    for good in (lambda tab, control: widget(tab, "slider", "low_watermark").set_value(40).run(),
+                 lambda tab, control: control.set_knobs({"max_running": 4}, author="api")):  # fmt: skip
+        control = FakeControl(at=10.0)
+        tab = open_tab(control)
+        widget(tab, "slider", "high_watermark").set_value(50).run()
+        tab.run()
+        assert tab.error
+        good(tab, control)
+        tab.run()
+        assert not tab.error
+
+
+def test_the_switch_of_precision_says_what_it_brought() -> None:
+    control = FakeControl(at=60.0)
+    tab = open_tab(control)
+    fits = dict(control.snapshot.paused_fit_by_dtype)
+    widget(tab, "button_group", "kv_dtype").set_value("q8").run()
+    tab.run()
+    text = tab.caption[0].value
+    assert text.startswith("KV precision fp16 → q8 in n/a; headroom ")
+    assert text.endswith(f"paused that fit {fits[KVDtype.FP16]} → {fits[KVDtype.Q8]}")
 
 
 def test_the_snapshot_from_before_the_change_does_not_pull_the_widget_back() -> None:

@@ -1,6 +1,7 @@
 """The stack chart: what it draws, at which scale, and how much it sends."""
 
 import base64
+import dataclasses
 import json
 
 import numpy as np
@@ -8,10 +9,13 @@ import plotly.graph_objects as go
 import pytest
 
 from engine.events import Event, EventKind
+from engine.geometry import KVDtype
 from engine.snapshot import Bands, Sample
 from panels import stack
 from panels.palette import palette
 from panels.scale import Scale, ScaleName, scale_for
+from panels.stack_layout import mark_label
+from panels.stack_traces import BANDS
 from panels.units import GIB
 from tests.panels.fake_control import ARENA, CARD, START_UTC, FakeControl
 
@@ -44,13 +48,13 @@ def test_axis_and_label_name_the_unit() -> None:
     card, here = stack.figure(data_at(60)), stack.figure(data_at(60, "this machine"))
     assert card.layout.yaxis.title.text == "GiB at card scale"
     assert here.layout.yaxis.title.text == "MiB, this machine"
-    assert any(a.text == "ceiling 15.5 GiB" for a in card.layout.annotations)
+    assert any(a.text == "ceiling<br>15.5 GiB" for a in card.layout.annotations)
 
 
 def test_bands_stack_up_to_what_is_used() -> None:
     data = data_at(60)
     figure = stack.figure(data)
-    total = sum(float(values(trace(figure, label).y)[-1]) for _, label in stack.BANDS)
+    total = sum(float(values(trace(figure, label).y)[-1]) for _, label in BANDS)
     assert data.bands is not None
     assert total == pytest.approx(data.scale.stack(data.bands).used / GIB, rel=1e-5)
 
@@ -65,31 +69,55 @@ def test_what_had_to_leave_is_hatched_and_the_other_precision_dashed() -> None:
 
 def test_every_step_is_drawn_as_a_step() -> None:
     figure = stack.figure(data_at(60))
-    assert {trace(figure, label).line.shape for _, label in stack.BANDS} == {"hv"}
+    assert {trace(figure, label).line.shape for _, label in BANDS} == {"hv"}
 
 
 def test_knob_changes_are_marked_with_their_new_value() -> None:
     control = FakeControl(at=112.0)
-    marks = trace(stack.figure(data_at(112.0)), "knob changes")
+    layout = stack.figure(data_at(112.0)).layout
     knobs = [e for e in control.events() if e.kind == EventKind.KNOB]
-    assert len(knobs) == 2
-    assert [text for text in marks.text if text] == ["high 95%", "q8"]
-    assert marks.x[0] == pytest.approx((START_UTC + 48.0) * 1000)
+    marks = [note for note in layout.annotations if note.hovertext]
+    assert [(note.text, note.hovertext) for note in marks] == [("high 95 %", knobs[0].text), ("q8", knobs[1].text)]
+    assert [shape.x0 for shape in layout.shapes] == [note.x for note in marks]
+    assert layout.shapes[0].x0 == pytest.approx((START_UTC + 48.0) * 1000)
+    assert all((note.y, note.yanchor) == (1, "bottom") for note in marks)
+
+
+def test_the_other_precision_is_right_at_every_instant_with_a_gap_at_the_switch() -> None:
+    figure = stack.figure(dataclasses.replace(data_at(112.0), kv_dtype=KVDtype.Q8))
+    at_q8, at_fp16 = (values(trace(figure, f"same turns at {name}").y) for name in ("q8", "fp16"))
+    before = values(trace(figure, "same turns at q8").x) < (START_UTC + 90.0) * 1000
+    assert list(~np.isnan(at_q8)) == list(before)
+    assert list(~np.isnan(at_fp16)) == list(~before)
+    assert at_fp16[-1] > at_q8[before][-1]
+    alone = stack.figure(data_at(60.0))
+    assert [t.name for t in alone.data if t.showlegend and t.name.startswith("same")] == ["same turns at q8"]
+
+
+def test_the_right_edge_is_the_reading_of_the_bar_of_now() -> None:
+    """Samples that were taken after the snapshot belong to the next refresh."""
+    data = data_at(60.0)
+    later = _moved(data.samples[0], 60.4)
+    figure = stack.figure(dataclasses.replace(data, samples=[*data.samples, later]))
+    running = trace(figure, "running KV")
+    bar = next(t for t in figure.data if t.name == "running KV" and t.type == "bar")
+    assert values(running.x)[-1] == pytest.approx(data.utc * 1000)
+    assert values(running.y)[-1] == pytest.approx(bar.y[0])
 
 
 @pytest.mark.parametrize(
     ("name", "new", "label"),
     [
         ("kv_dtype", "q8", "q8"),
-        ("low_watermark", "0.5", "low 50%"),
+        ("low_watermark", "0.5", "low 50 %"),
         ("host_pool_bytes", "123", "host pool"),
         ("max_running", "4", "4 slots"),
         ("prefill_chunk", "128", "chunk 128"),
-        ("min_quantum_s", "1.0", "min quantum s"),
+        ("min_quantum_s", "1.0", "quantum"),
     ],
 )
 def test_mark_labels_are_short(name: str, new: str, label: str) -> None:
-    assert stack.mark_label(Event(0, 0, 0, EventKind.KNOB, "page", "", name=name, new=new)) == label
+    assert mark_label(Event(0, 0, 0, EventKind.KNOB, "page", "", name=name, new=new)) == label
 
 
 def test_thinning_keeps_peaks_and_old_points_stay_where_they_are() -> None:
@@ -98,9 +126,10 @@ def test_thinning_keeps_peaks_and_old_points_stay_where_they_are() -> None:
     peak = max(samples, key=lambda s: s.bands.running_kv + s.bands.paused_kv + s.bands.blocked_kv + s.bands.forced)
     thin = stack.thinned(samples, 100)
     later = stack.thinned(samples[: len(samples) - 40], 100)
+    settled = [s.at for s in later if s.at < later[-1].at - 3 * 16]
     assert len(thin) <= 202
     assert max(_kv(s) for s in thin) == _kv(peak)
-    assert [s.at for s in later[:-1]] == [s.at for s in thin[: len(later) - 1]]
+    assert settled == [s.at for s in thin[: len(settled)]]
 
 
 def test_a_long_day_sends_little() -> None:
@@ -129,7 +158,7 @@ def test_colours_follow_the_theme() -> None:
     for theme in ("dark", "light"):
         figure = stack.figure(data_at(60), theme)
         assert figure.layout.paper_bgcolor == palette(theme).surface
-        assert trace(figure, "paused KV").fillcolor == palette(theme).paused_kv
+        assert trace(figure, "paused/waiting KV").fillcolor == palette(theme).paused_kv
 
 
 def test_no_bands_draws_an_empty_chart() -> None:
@@ -160,6 +189,4 @@ def _kv(sample: Sample) -> int:
 
 
 def _moved(sample: Sample, at: float) -> Sample:
-    import dataclasses
-
     return dataclasses.replace(sample, at=at, utc=START_UTC + at)

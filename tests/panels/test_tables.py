@@ -15,12 +15,29 @@ from panels.scale import Scale
 from tests.panels.fake_control import CARD, START_UTC, FakeControl
 
 
-def test_rows_are_in_a_steady_order_foreground_first() -> None:
-    control = FakeControl(at=75.0)
-    shown = turns.table(control.snapshot, Scale(CARD))
-    assert shown.rows[0]["priority"] == "foreground"
-    phases = [row["phase"].split(",")[0].split(":")[0] for row in shown.rows[1:]]
-    assert phases == sorted(phases, key=["decode", "prefill", "paused", "blocked", "waiting"].index)
+def test_rows_stay_where_they_are_whatever_their_phase() -> None:
+    snapshot = FakeControl(at=75.0).snapshot
+    other = {Phase.DECODE: Phase.BLOCKED, Phase.BLOCKED: Phase.DECODE}
+    moved = tuple(dataclasses.replace(row, phase=other.get(row.phase, row.phase)) for row in snapshot.turns)
+    order = [row["id"] for row in turns.table(snapshot, Scale(CARD)).rows]
+    assert [row["id"] for row in turns.table(dataclasses.replace(snapshot, turns=moved), Scale(CARD)).rows] == order
+    assert turns.table(snapshot, Scale(CARD)).rows[0]["priority"] == "foreground"
+
+
+def test_a_column_has_one_unit() -> None:
+    snapshot = FakeControl(at=75.0).snapshot
+    card, here = turns.table(snapshot, Scale(CARD)), turns.table(snapshot, Scale(None))
+    assert (card.heads["kv"], here.heads["kv"]) == ("KV, GiB", "KV, MiB")
+    assert card.heads["in_phase"] == "in phase, s"
+    for row in (*card.rows, *here.rows):
+        assert float(row["kv"].replace(",", "")) >= 0
+        assert float(row["in_phase"].replace(",", "")) >= 0
+
+
+def test_one_turn_is_singular() -> None:
+    snapshot = FakeControl(at=75.0).snapshot
+    one = dataclasses.replace(snapshot.turns[0], context_tokens=1)
+    assert turns.table(dataclasses.replace(snapshot, turns=(one,)), Scale(None)).more == "1 turn, 1 token of context"
 
 
 def test_a_blocked_turn_names_its_tool_and_its_tier() -> None:
@@ -28,14 +45,14 @@ def test_a_blocked_turn_names_its_tool_and_its_tier() -> None:
     assert (row["phase"], row["tier"], row["tier_colour"]) == ("blocked: pytest", "host", "host")
 
 
-def test_actions_are_those_that_can_be_asked() -> None:
+def test_an_action_keeps_its_column_and_says_whether_it_applies() -> None:
     by_id = {int(row.id): row for row in FakeControl(at=75.0).snapshot.turns}
     running, held, parked = by_id[2], by_id[10], by_id[11]
-    assert turns.actions(running) == ("pause", "swap_out", "drop", "cancel")
-    assert turns.actions(held)[0] == "resume"
-    assert turns.actions(parked) == ("pause", "drop", "cancel")
+    assert turns.actions(running) == (("pause", True), ("swap_out", True), ("drop", True), ("cancel", True))
+    assert turns.actions(held)[0] == ("resume", True)
+    assert turns.actions(parked) == (("pause", True), ("swap_out", False), ("drop", True), ("cancel", True))
     dropped = dataclasses.replace(parked, tier=Tier.DROPPED, phase=Phase.WAITING)
-    assert turns.actions(dropped) == ("pause", "cancel")
+    assert [applies for _, applies in turns.actions(dropped)] == [True, False, False, True]
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "swap_out", "drop", "cancel"])
@@ -63,7 +80,7 @@ def test_many_turns_are_counted_not_drawn() -> None:
     many = tuple(dataclasses.replace(snapshot.turns[1], id=i) for i in range(100))  # type: ignore[arg-type]
     shown = turns.table(dataclasses.replace(snapshot, turns=many), Scale(None))
     assert len(shown.rows) == turns.SHOWN_ROWS
-    assert shown.more.startswith("40 more turns")
+    assert shown.more.startswith("40 more turns not shown")
 
 
 def test_no_turns_says_what_to_do() -> None:
@@ -82,7 +99,7 @@ def test_events_newest_first_in_utc_and_quiet_by_default() -> None:
 
 def test_event_details_say_who_and_how_long() -> None:
     event = Event(1.0, START_UTC, 7, EventKind.SWAP_OUT, "governor", "x", nbytes=18 << 20, seconds=0.021)
-    assert side.event_rows([event])[0]["detail"] == "swap out, step 7, by governor, 18.0 MiB, 21.0 ms"
+    assert side.event_rows([event])[0]["detail"] == "swap out, step 7, by governor, 18.0 MiB of this machine, 21.0 ms"
 
 
 def test_host_pool_in_bytes_and_tokens() -> None:
@@ -120,7 +137,7 @@ def test_a_sleeping_gpu_is_asleep() -> None:
 
 
 def test_downloads_are_off_until_a_session_is_recorded() -> None:
-    data = downloads.links("session-1", recorded=False)
+    data = downloads.links("")
     assert [file["name"] for file in data["files"]] == ["timeline.csv", "samples.csv", "events.csv"]
     assert data["off"]
-    assert not downloads.links("session-1", recorded=True)["off"]
+    assert not downloads.links("session-1")["off"]

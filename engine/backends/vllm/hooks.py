@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from engine.errors import Refused
 
 TESTED = "0.32"
+NOT_INSTALLED = "vLLM is not installed here; README says how to install it, or choose the torch backend."
 _ENVIRONMENT = {
     # The host process has loggers, signal handlers and threads of its own; nothing is reported home.
     "VLLM_CONFIGURE_LOGGING": "0",
@@ -51,7 +52,7 @@ def prepare() -> None:
     Raises Refused with a sentence that names what is missing.
     """
     if not installed():
-        raise Refused("vLLM is not installed here; install parkdeck[vllm], or choose the torch backend.")
+        raise Refused(NOT_INSTALLED)
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     logging.getLogger("vllm").setLevel(logging.ERROR)

@@ -8,7 +8,7 @@ import pytest
 from engine.errors import ModelError
 from engine.models.hub import fetch_from_hub, is_hub_id
 from engine.models.progress import silent
-from engine.models.resolve import load_model
+from engine.models.resolve import check_choice, load_model
 from tests.models_factory import tiny_gguf, tiny_hf_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -56,6 +56,23 @@ def test_a_gguf_file_without_the_suffix(tmp_path: Path, own_cache: Path) -> None
 def test_a_path_that_is_not_there(choice: str) -> None:
     with pytest.raises(ModelError, match=f"{choice}: no such file or directory"):
         load_model(choice)
+
+
+def test_a_choice_is_checked_without_loading(tmp_path: Path, hub_cache: Path) -> None:
+    check_choice("default")
+    check_choice("org/name")
+    check_choice(str(tiny_gguf(tmp_path / "one.gguf", "llama")))
+    check_choice(str(tmp_path))
+    (tmp_path / "page").write_text("<html>", encoding="utf-8")
+    for choice, reason in (
+        ("/no/such.gguf", "no such file"),
+        ("x" * 5000, "no such file"),
+        ("~nobody-here/model", "no such file"),
+        (str(tmp_path / "page"), "an HTML page"),
+        ("org/name:model.bin", "a pickle file"),
+    ):
+        with pytest.raises(ModelError, match=reason):
+            check_choice(choice)
 
 
 def test_hub_id_without_network(hub_cache: Path) -> None:

@@ -1,0 +1,11 @@
+"""Figures in the sentences that a person reads: counts with their noun, bytes with their scale."""
+
+
+def counted(number: int, noun: str) -> str:
+    """'1 block', '2 blocks'."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def mib(nbytes: int) -> str:
+    """The engine knows no other scale than its machine's, and a page may show another beside it: so it is named."""
+    return f"{nbytes / 2**20:,.1f} MiB of this machine"

@@ -1,0 +1,143 @@
+"""What stands around the VRAM stack: axes, the ceiling's label, marks of knob changes, where the figures come from."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from engine.events import Event, EventKind
+from engine.knobs import LABELS, figure
+from panels.palette import FONT, Palette
+from panels.scale import Scale, Stack
+from panels.units import unit_name
+
+HEIGHT = 446
+MARGIN = {"l": 54, "r": 62, "t": 46, "b": 34}
+MAX_MARKS = 12
+
+
+def marks(events: Sequence[Event], first: float, last: float, colours: Palette) -> dict[str, list[dict[str, Any]]]:
+    """A dotted line for each knob change in the window, and above the plot a tick with its label; labels that would
+    touch are left to the hover text."""
+    shapes: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    gap = (last - first) * 0.09
+    labelled = -math.inf
+    for event in [e for e in events if e.kind == EventKind.KNOB and first <= e.utc <= last][-MAX_MARKS:]:
+        roomy = event.utc - labelled >= gap
+        labelled = event.utc if roomy else labelled
+        x = event.utc * 1000
+        shapes.append(
+            {
+                "type": "line",
+                "x0": x,
+                "x1": x,
+                "y0": 0,
+                "y1": 1,
+                "yref": "y domain",
+                "line": {"width": 1, "dash": "dot", "color": colours.muted},
+            }
+        )
+        annotations.append(
+            {
+                "x": x,
+                "y": 1,
+                "yref": "y domain",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "text": mark_label(event) if roomy else "▾",
+                "hovertext": event.text,
+                "font": {"size": 11, "color": colours.muted},
+            }
+        )
+    return {"shapes": shapes, "annotations": annotations}
+
+
+def mark_label(event: Event) -> str:
+    """A knob change in a word or two."""
+    value = event.new or ""
+    match event.name:
+        case "kv_dtype" | "policy":
+            return value
+        case "high_watermark" | "low_watermark":
+            return f"{event.name.removesuffix('_watermark')} {figure(event.name, float(value))} %"
+        case "host_pool_bytes":
+            return "host pool"
+        case "max_running":
+            return f"{value} slots"
+        case "prefill_chunk":
+            return f"chunk {value}"
+        case _:
+            return LABELS.get(event.name or "", "").lower()
+
+
+def ceiling_label(now: Stack, unit: int, colours: Palette) -> dict[str, Any]:
+    """In the margin, where nothing is drawn over it."""
+    return {
+        "xref": "paper",
+        "x": 1,
+        "xshift": 4,
+        "y": now.ceiling / unit,
+        "xanchor": "left",
+        "align": "left",
+        "showarrow": False,
+        "text": f"ceiling<br>{now.ceiling / unit:.4g} {unit_name(unit)}",
+        "font": {"color": colours.ceiling, "size": 12},
+    }
+
+
+def provenance(scale: Scale, colours: Palette) -> dict[str, Any]:
+    """At the left; the chart's buttons are at the right."""
+    return {
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0,
+        "xshift": -44,
+        "y": 1,
+        "yshift": 38,
+        "yanchor": "top",
+        "xanchor": "left",
+        "showarrow": False,
+        "text": scale.label,
+        "font": {"color": colours.muted, "size": 11},
+    }
+
+
+def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict[str, Any]:
+    axis = {"gridcolor": colours.line, "zeroline": False, "color": colours.muted, "linecolor": colours.line}
+    title = f"{unit_name(unit)} at card scale" if scale.card else f"{unit_name(unit)}, this machine"
+    top = now.ceiling / unit * 1.13 if now else 1.0
+    return {
+        "height": HEIGHT,
+        "margin": MARGIN,
+        "paper_bgcolor": colours.surface,
+        "plot_bgcolor": colours.surface,
+        "font": {"color": colours.text, "family": FONT, "size": 12.5},
+        "xaxis": axis
+        | {
+            "type": "date",
+            "domain": [0, 0.895],
+            "tickformat": "%H:%M:%S",
+            "title": {"text": "time, UTC", "standoff": 4, "font": {"size": 12}},
+            "nticks": 8,
+            "ticklabeloverflow": "hide past domain",
+        },
+        "xaxis2": axis | {"domain": [0.915, 1.0], "showgrid": False, "fixedrange": True},
+        "xaxis3": {
+            "domain": [0.915, 1.0],
+            "overlaying": "x2",
+            "range": [-0.5, 0.5],
+            "visible": False,
+            "fixedrange": True,
+        },
+        "yaxis": axis
+        | {
+            "title": {"text": title, "standoff": 6, "font": {"size": 12}},
+            "rangemode": "tozero",
+            "autorangeoptions": {"include": [0, top]},
+        },
+        "barmode": "stack",
+        "hovermode": "x unified",
+        "hoverlabel": {"bgcolor": colours.background, "bordercolor": colours.line, "font": {"color": colours.text}},
+        "legend": {"orientation": "h", "y": -0.15, "x": 0, "font": {"size": 11.5}, "traceorder": "normal"},
+        "uirevision": scale.name,
+    }
