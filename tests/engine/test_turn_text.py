@@ -34,7 +34,7 @@ class TextLab(Lab):
 
     def __init__(self, model: LoadedModel, tokens: list[int]) -> None:
         super().__init__(executor=Dictated(model, tokens))
-        self.core.model = model
+        self.core.model = model.served
         self.updates: list[TurnUpdate] = []
 
     def say(self, count: int, stop: tuple[str, ...] = (), ignore_eos: bool = False) -> TurnId:
