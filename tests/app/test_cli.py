@@ -49,7 +49,7 @@ def test_help_needs_nothing_heavy() -> None:
         (("bench", "identity", "--quick", "--full"), "exclude each other"),
         (("swarm", "--seconds", "-3"), "is not a time to run"),
         (("swarm", "--agents", "5", "--workload", "nowhere"), "there is no workload 'nowhere'"),
-        (("swarm", "--kv-dtype", "int3"), "kv_dtype 'int3' is not known"),
+        (("swarm", "--kv-dtype", "int3"), "KV precision 'int3' is not known"),
         (("up", "--ceiling", "much"), "is no size"),
         (("export", "--session", "none"), "PARKDECK_DATA_DIR"),
     ],
