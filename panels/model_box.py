@@ -10,6 +10,8 @@ from engine.snapshot import Snapshot
 
 def render(control: Control, snapshot: Snapshot) -> None:
     with st.form("model_form", border=False, enter_to_submit=True):
+        # Above the input, whose place it keeps: below the button it would be out of sight on a small screen.
+        said = st.container()
         st.text_input(
             "GGUF file, safetensors folder or Hugging Face id",
             key="model_wanted", placeholder=snapshot.ran_before or snapshot.model, autocomplete="off",
@@ -24,7 +26,7 @@ def render(control: Control, snapshot: Snapshot) -> None:
             "Load and restart", icon=":material/restart_alt:", width="stretch", on_click=_restart, args=(control,)
         )
         if refusal := st.session_state.get("model_refused"):
-            st.error(refusal)
+            said.error(refusal)
 
 
 def _restart(control: Control) -> None:

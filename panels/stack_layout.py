@@ -16,8 +16,8 @@ MAX_MARKS = 12
 
 
 def marks(events: Sequence[Event], first: float, last: float, colours: Palette) -> dict[str, list[dict[str, Any]]]:
-    """A dotted line for each knob change in the window, and above the plot a tick with its label; labels that would
-    touch are left to the hover text."""
+    """A dotted line for each knob change in the window, with its label above the plot; one whose label would touch
+    the last one is a tick inside, and its words are left to the hover text."""
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     gap = (last - first) * 0.09
@@ -42,7 +42,7 @@ def marks(events: Sequence[Event], first: float, last: float, colours: Palette) 
                 "x": x,
                 "y": 1,
                 "yref": "y domain",
-                "yanchor": "bottom",
+                "yanchor": "bottom" if roomy else "top",
                 "showarrow": False,
                 "text": mark_label(event) if roomy else "▾",
                 "hovertext": event.text,

@@ -71,6 +71,9 @@ def _restart(control: Control, snapshot: Snapshot, note: str) -> None:
 
 
 def _sentence(text: str) -> str:
+    """Capitalised, unless it begins with a name of something: 'org/model: not on Hugging Face'."""
+    if text.partition(" ")[0].endswith(":"):
+        return _plain(text)
     return _plain(text[:1].upper() + text[1:])
 
 

@@ -70,6 +70,12 @@ def test_failed_shows_the_reason_keeps_the_data_and_restarts() -> None:
     assert deck.control.state == HostState.STARTING
 
 
+def test_a_models_name_is_not_capitalised() -> None:
+    deck = SCENES["failed"]()
+    deck.control.error = "org/model: not on Hugging Face, or private"
+    assert "org/model: not on Hugging Face" in texts(open_page(deck))
+
+
 def test_no_network_on_the_first_start_names_the_ways_on() -> None:
     text = texts(open_page(SCENES["offline"]()))
     for way in ("GGUF", "Hugging Face id", "offline copy"):
