@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from app.deck import DEFAULT_WORKLOAD, DeckConfig
-from engine.body import BACKENDS, BodyConfig
+from engine.body import BodyConfig, chosen_backend
 from engine.errors import Refused
 from engine.host import HostConfig
 from engine.knobs import Knobs
@@ -35,8 +35,8 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
     load_workload(workload)
     ceiling = environment.get("PARKDECK_CEILING")
     backend = environment.get("PARKDECK_BACKEND") or BodyConfig().backend
-    if backend not in BACKENDS:
-        raise Refused(f"there is no backend {backend!r}; choose one of {', '.join(BACKENDS)}")
+    if backend != "auto":
+        chosen_backend(backend)
     body = BodyConfig(backend=backend, kv_dtype=knobs.kv_dtype, ceiling_bytes=size_of(ceiling) if ceiling else None)
     config = DeckConfig(
         host=HostConfig(body=replace(body, model=environment.get("PARKDECK_MODEL") or None), knobs=knobs),

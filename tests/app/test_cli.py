@@ -61,6 +61,8 @@ def test_help_needs_nothing_heavy() -> None:
         (("up", "--agents", "-3"), "-3 is no number of agents"),
         (("up", "--speed", "-1"), "speed -1 is outside 0.01 to 100"),
         (("up", "--policy", "nope"), "policy 'nope' is not known"),
+        (("up", "--backend", "nope"), "there is no backend 'nope'"),
+        (("swarm", "--backend", "twin"), "the twin cannot be run yet"),
         (("up", "--port", "99999"), "--port 99999 is no port"),
         (("export", "--session", "none"), "PARKDECK_DATA_DIR"),
     ],
