@@ -124,6 +124,7 @@ def publish(entry: Path, write: Callable[[Path], None]) -> None:
     """Fills a directory beside `entry` and renames it into place; whoever comes first wins, the other's is dropped."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     drop_abandoned(entry.parent)
+    drop_outdated(entry.parent)
     draft = entry.parent / f".draft-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     draft.mkdir()
     try:
@@ -148,6 +149,17 @@ def drop_abandoned(root: Path, older_than_s: float = 3600.0) -> None:
             continue
         if time.time() - newest > older_than_s and not (owner.isdigit() and psutil.pid_exists(int(owner))):
             shutil.rmtree(draft, ignore_errors=True)
+
+
+def drop_outdated(root: Path) -> None:
+    """Removes entries of an earlier format: nothing reads them any more."""
+    for stated in root.glob("*/" + _MODEL):
+        try:
+            outdated = json.loads(stated.read_text(encoding="utf-8"))["format"] != FORMAT
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if outdated:
+            shutil.rmtree(stated.parent, ignore_errors=True)
 
 
 def _whole(entry: Path) -> LoadedModel | None:

@@ -15,8 +15,8 @@ from vllm.v1.request import Request
 from engine.backends.base import Converted, DeviceMemory, Holding, Moved, StepPlan, StepResult, TurnStep
 from engine.backends.limits import check_keep, check_tokens, validated
 from engine.backends.vllm.calibrate import CALIBRATION_UNITS, measure_costs
+from engine.backends.vllm.hostpool import HostPool
 from engine.backends.vllm.scheduler import ParkingScheduler
-from engine.backends.vllm.slab import Units
 from engine.costs import Costs
 from engine.errors import IntegrityError, Refused, UnknownTurn
 from engine.geometry import KVDtype, KVGeometry, blocks_for
@@ -27,13 +27,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Turn:
-    """`request` is the present one of its `requests` so far; `units` are its copies in the host pool."""
+    """`request` is the present one of its `requests` so far."""
 
     id: TurnId
     request: Request
     params: SamplingParams
     requests: int = 1
-    units: tuple[int, ...] = ()
 
     @property
     def rid(self) -> str:
@@ -69,11 +68,9 @@ class VllmBackend:
         self._scheduler: ParkingScheduler = core.scheduler
         self._turns: dict[TurnId, _Turn] = {}
         self._room = room
-        self._host_asked = host_asked
         self._weights, self._runtime = weights_bytes, runtime_bytes
         self._sizes: dict[str, int] = self._sum(self._call("parkdeck_sizes"))
-        self._units = Units(0)
-        self._resize(host_bytes // self._sizes["block"])
+        self._pool = HostPool(self._call, self._sizes["block"], host_bytes, host_asked)
         self.geometry = geometry
         self.kv_dtype = kv_dtype
         self.block_size: int = self._scheduler.block_size
@@ -112,27 +109,24 @@ class VllmBackend:
         self._scheduler.hand_over(before.request_id, request, kept)
         state.request = request
         state.requests += 1
-        units = blocks_for(kept, self.block_size)
-        self._units.give(state.units[units:])
-        state.units = state.units[:units]
+        self._pool.trim(turn, blocks_for(kept, self.block_size))
 
     def drop(self, turn: TurnId) -> None:
         state = self._turn(turn)
         self._scheduler.release(state.rid, forget_kv=True)
-        self._units.give(state.units)
-        state.units = ()
+        self._pool.trim(turn, 0)
 
     def close(self, turn: TurnId) -> None:
         state = self._turn(turn)
         self._scheduler.forget(state.rid)
-        self._units.give(state.units)
+        self._pool.trim(turn, 0)
         del self._turns[turn]
 
     def holding(self, turn: TurnId) -> Holding:
         state = self._turn(turn)
         kv_tokens = state.request.num_computed_tokens
-        if state.units:
-            return Holding(kv_tokens, 0, len(state.units) * self._sizes["block"], self.kv_dtype)
+        if here := self._pool.of(turn):
+            return Holding(kv_tokens, 0, here * self._sizes["block"], self.kv_dtype)
         return Holding(kv_tokens, len(self._scheduler.blocks(state.rid)))
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -171,10 +165,10 @@ class VllmBackend:
     def _planned(self, plan: StepPlan) -> list[_Turn]:
         states = [self._turn(work.turn) for work in plan.work]
         for state, work in zip(states, plan.work, strict=True):
-            if work.budget < 1 or state.pending < 1 or state.units:
+            if work.budget < 1 or state.pending < 1 or self._pool.of(state.id):
                 raise IntegrityError(
                     f"turn {state.id} cannot run: budget {work.budget}, {state.pending} tokens pending, "
-                    f"KV {'in the host pool' if state.units else 'resident'}"
+                    f"KV {'in the host pool' if self._pool.of(state.id) else 'resident'}"
                 )
         if len({state.id for state in states}) != len(states):
             raise IntegrityError("a plan names a turn twice")
@@ -199,56 +193,26 @@ class VllmBackend:
         if not blocks:
             raise Refused(f"Turn {turn} holds nothing in the arena; only a resident turn can be swapped out.")
         started = time.perf_counter()
-        units = self._units.take(len(blocks))
-        if units is None:
+        nbytes = self._pool.store(turn, blocks)
+        if nbytes is None:
             return None
-        self._call("parkdeck_out", blocks, list(units))
         self._scheduler.release(state.rid, forget_kv=False)
-        state.units = units
-        return Moved(len(units) * self._sizes["block"], time.perf_counter() - started)
+        return Moved(nbytes, time.perf_counter() - started)
 
     def swap_in(self, turn: TurnId) -> Moved | None:
         """Raises Refused if the turn has no host copy."""
         state = self._turn(turn)
-        if not state.units:
+        if not self._pool.of(turn):
             raise Refused(f"Turn {turn} has no copy in the host pool; only a swapped turn can be brought back.")
         started = time.perf_counter()
-        blocks = self._scheduler.take(state.rid, len(state.units))
+        blocks = self._scheduler.take(state.rid, self._pool.of(turn))
         if blocks is None:
             return None
-        self._call("parkdeck_in", list(state.units), blocks)
-        moved = len(state.units) * self._sizes["block"]
-        self._units.give(state.units)
-        state.units = ()
-        return Moved(moved, time.perf_counter() - started)
+        return Moved(self._pool.load(turn, blocks), time.perf_counter() - started)
 
     def set_host_pool(self, nbytes: int) -> None:
         """Raises Refused also for a size below 0, or for growth beyond half of what the host has available."""
-        limit = max(self._units.total * self._sizes["block"], self._room())
-        if nbytes < 0 or nbytes > limit:
-            raise Refused(
-                f"A host pool of {nbytes / 2**20:.1f} MiB was asked for; give 0 to {limit / 2**20:.1f} MiB, half of "
-                "the memory that this machine and its container have available."
-            )
-        units = nbytes // self._sizes["block"]
-        if units < self._units.used:
-            raise Refused(
-                f"The host pool holds {self._units.used * self._sizes['block'] / 2**20:.1f} MiB of parked turns and "
-                f"cannot shrink to {nbytes / 2**20:.1f} MiB; let turns come back first or drop some."
-            )
-        self._host_asked = nbytes
-        self._resize(units)
-
-    def _resize(self, units: int) -> None:
-        """A slab of `units` units; the copies that are there move to its front."""
-        keep = [unit for state in self._turns.values() for unit in state.units]
-        self._call("parkdeck_slab", units, keep)
-        self._units = Units(units)
-        for state in self._turns.values():
-            moved = self._units.take(len(state.units))
-            if moved is None:
-                raise IntegrityError(f"{units} units cannot hold the {len(keep)} that are in use")
-            state.units = moved
+        self._pool.ask(nbytes, self._room())
 
     # -- precision ----------------------------------------------------------------------------------------------------
 
@@ -277,7 +241,6 @@ class VllmBackend:
     def memory(self) -> DeviceMemory:
         block = self._sizes["block"]
         live = self._sum(self._call("parkdeck_sizes")) if "device_total" in self._sizes else self._sizes
-        held = sum(len(state.units) for state in self._turns.values())
         return DeviceMemory(
             weights_bytes=self._weights,
             runtime_bytes=max(0, live["held"] - live["weights"] - live["kv"]) if "held" in live else self._runtime,
@@ -285,23 +248,23 @@ class VllmBackend:
             block_bytes=block,
             blocks_total=self._scheduler.total_blocks,
             blocks_free=self._scheduler.free_blocks,
-            host_total_bytes=self._units.total * block,
-            host_used_bytes=held * block,
+            host_total_bytes=self._pool.total_bytes,
+            host_used_bytes=self._pool.used_bytes,
             device_total=live.get("device_total"),
             device_used=live.get("device_used"),
-            host_asked_bytes=self._host_asked,
+            host_asked_bytes=self._pool.asked,
         )
 
     def warning(self) -> str | None:
         return None
 
     def calibrate(self) -> Costs:
-        usual = self._units.total
-        self._resize(max(usual, CALIBRATION_UNITS))
+        usual = self._pool.units
+        self._pool.resize(max(usual, CALIBRATION_UNITS))
         try:
             return measure_costs(self)
         finally:
-            self._resize(usual)
+            self._pool.resize(usual)
 
     def pretend(self, turn: TurnId, kv_tokens: int) -> None:
         """Blocks of whatever bytes instead of a prefill, for calibration: a step reads as many of them."""
@@ -311,17 +274,12 @@ class VllmBackend:
         state.request.num_computed_tokens = kv_tokens
 
     def check_integrity(self) -> None:
-        faults = self._scheduler.faults()
-        units = [unit for state in self._turns.values() for unit in state.units]
-        if len(set(units)) != len(units) or self._units.is_free() & set(units):
-            faults.append("a unit of the host pool is held twice, or both held and free")
-        if len(units) != self._units.used:
-            faults.append(f"{self._units.used} units of the host pool are taken, turns hold {len(units)}")
+        faults = self._scheduler.faults() + self._pool.faults(self._turns)
         for state in self._turns.values():
-            blocks = 0 if state.units else len(self._scheduler.blocks(state.rid))
+            parked, blocks = self._pool.of(state.id), len(self._scheduler.blocks(state.rid))
             need = blocks_for(state.request.num_computed_tokens, self.block_size)
-            if blocks + len(state.units) != need:
-                faults.append(f"turn {state.id} holds {blocks + len(state.units)} blocks, its KV tokens need {need}")
+            if parked + blocks != need or (parked and blocks):
+                faults.append(f"turn {state.id} holds {blocks} + {parked} blocks, its KV tokens need {need}")
         if faults:
             raise IntegrityError("vllm: " + "; ".join(faults))
 

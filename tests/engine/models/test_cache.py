@@ -219,3 +219,14 @@ def test_list_tells_name_size_and_source(tmp_path: Path, own_cache: Path) -> Non
     (listed,) = list_models()
     assert (listed.name, listed.source, listed.kind) == ("little", str(file.resolve()), "converted")
     assert listed.nbytes == sum(part.stat().st_size for part in cache.entry_path(file).iterdir())
+
+
+def test_entries_of_an_earlier_format_leave_with_the_next_conversion(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "FORMAT", cache.FORMAT - 1)
+    load_model(str(tiny_gguf(tmp_path / "old.gguf", "llama")))
+    monkeypatch.undo()
+    monkeypatch.setenv("PARKDECK_CACHE_DIR", str(own_cache))
+    load_model(str(tiny_gguf(tmp_path / "new.gguf", "llama")))
+    assert [model.name for model in list_models()] == ["new"]
