@@ -15,6 +15,7 @@ configure_threads()
 import asyncio  # noqa: E402
 import contextlib  # noqa: E402
 from collections.abc import AsyncIterator, Iterator  # noqa: E402
+from dataclasses import replace  # noqa: E402
 
 import streamlit as st  # noqa: E402
 from starlette.middleware import Middleware  # noqa: E402
@@ -26,14 +27,18 @@ from app.shelf import DECK, clear, shelf, taken  # noqa: E402
 from engine.errors import ParkdeckError, Refused  # noqa: E402
 from panels.deck_view import TableName  # noqa: E402
 
+HEAD_START_S = 2.5
+"""The page is drawn first: importing torch would hold it up by more than a second."""
+
 
 def _configured() -> DeckConfig:
     """A mistake in the environment is one sentence and exit status 2, as with `parkdeck up`."""
     try:
-        return config_from()
+        config = config_from()
     except ParkdeckError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from None
+    return replace(config, host=replace(config.host, head_start_s=HEAD_START_S))
 
 
 CONFIG = _configured()

@@ -33,11 +33,13 @@ IDLE_TICK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class HostConfig:
-    """How a host starts: its body, its first knobs, and the seed from which turns without one draw theirs."""
+    """How a host starts: its body, its first knobs, and the seed from which turns without one draw theirs.
+    `head_start_s`: the first engine waits so long, for opening a body keeps the interpreter from drawing a page."""
 
     body: BodyConfig = field(default_factory=BodyConfig)
     knobs: Knobs = field(default_factory=Knobs)
     seed: int = 0
+    head_start_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -116,6 +118,10 @@ class Run:
             if self._after is not None:
                 self._after.thread.join()
                 self._after = None
+            else:
+                self.stopping.wait(self._config.head_start_s)
+            if self.stopping.is_set():
+                raise Refused("the start was called off")
             body = self._open_body(self._config.body, self._report)
             self._serve(body)
             self._end(HostState.STOPPED, None)

@@ -12,7 +12,7 @@ from engine.body import Body, BodyConfig, Report
 from engine.clock import EngineClock, iso_utc
 from engine.errors import ModelError, Refused
 from engine.events import Event, Interval
-from engine.host import Host
+from engine.host import Host, HostConfig
 from engine.snapshot import HostState, Sample, Snapshot, Startup
 from engine.turn import Finish, Phase, TurnRequest, TurnUpdate
 from tests.engine.backends.fake_executor import FakeExecutor, expected_tokens
@@ -315,3 +315,17 @@ def test_a_wall_clock_set_back_never_makes_a_span_negative() -> None:
     first, second = clock.utc(clock.now()), clock.utc(clock.now())
     assert second - first == 1.0
     assert iso_utc(0.25) == "1970-01-01T00:00:00.250Z"
+
+
+def test_an_engine_that_lets_the_page_go_first_can_be_stopped_meanwhile() -> None:
+    opened: list[BodyConfig] = []
+
+    def opening(config: BodyConfig, report: Report) -> Body:
+        opened.append(config)
+        return fake_body(256, 256)
+
+    host = Host(HostConfig(head_start_s=600.0), open_body=opening)
+    host.start()
+    assert host.snapshot.state is HostState.STARTING
+    assert host.stop(WAIT_S)
+    assert opened == []
