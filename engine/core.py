@@ -193,7 +193,7 @@ class Core:
         update = TurnUpdate(turn.id, tokens, text, turn.phase, len(turn.tokens), finish, error)
         try:
             turn.listener(update)
-        except Exception as fault:  # noqa: BLE001 -- a client's code must never stop the engine
+        except BaseException as fault:  # noqa: BLE001 -- a client's code must never stop the engine
             turn.listener = None
             self.event(
                 EventKind.ENGINE, "engine", f"{turn.agent}: its listener failed ({fault!r}) and is cut off", turn

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from engine.asked import check_request, check_turn, check_unblock
 from engine.body import BodyConfig, OpenBody, chosen_backend, open_body
 from engine.clock import EngineClock
 from engine.commands import Commands
@@ -43,6 +44,7 @@ class Host:
         open_body: OpenBody = open_body,
     ) -> None:
         self._config = config or HostConfig()
+        self._first = self._config.body
         self._sinks = tuple(sinks)
         self._clock = clock or EngineClock()
         self._open_body = open_body
@@ -55,10 +57,12 @@ class Host:
     # -- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the engine thread; does nothing while one runs."""
+        """Start the engine thread, after one that is ending; does nothing while one runs."""
         with self._lifecycle:
             if self._run is None or not self._run.thread.is_alive():
                 self._begin(self._config.body)
+            elif self._run.stopping.is_set():
+                self._begin(self._config.body, after=self._run)
 
     def stop(self, timeout: float = 5.0) -> bool:
         """Ask the engine thread to end at the next token boundary; True when it ended within `timeout` seconds."""
@@ -82,6 +86,8 @@ class Host:
                 backend=ran.backend if backend is None else backend,
                 kv_dtype=knobs.kv_dtype if knobs.kv_dtype.switchable else ran.kv_dtype,
             )
+            same = self._ready is not None and not _differ(ran, body)
+            body = replace(body, host_bytes=knobs.host_pool_bytes if same else self._first.host_bytes)
             self._config = replace(self._config, body=body, knobs=knobs)
             if old is not None:
                 old.stopping.set()
@@ -146,29 +152,29 @@ class Host:
 
     def submit(self, request: TurnRequest, listener: Listener | None = None, author: str = "api") -> "Future[TurnId]":
         asked = self._clock.now()
-        return self._ask(lambda c: c.submit(request, listener, author, asked))
+        return self._ask(lambda c: c.submit(request, listener, author, asked), lambda: check_request(request))
 
     def block(self, turn: TurnId, tool: str, author: str = "api") -> "Future[str]":
-        return self._ask(lambda c: c.block(turn, tool, author))
+        return self._ask(lambda c: c.block(turn, tool, author), lambda: check_turn(turn))
 
     def unblock(self, result: Unblock, author: str = "api") -> "Future[str]":
         asked = self._clock.now()
-        return self._ask(lambda c: c.unblock(result, author, asked))
+        return self._ask(lambda c: c.unblock(result, author, asked), lambda: check_unblock(result))
 
     def cancel(self, turn: TurnId, author: str = "api") -> "Future[str]":
-        return self._ask(lambda c: c.cancel(turn, author))
+        return self._ask(lambda c: c.cancel(turn, author), lambda: check_turn(turn))
 
     def pause(self, turn: TurnId, author: str = "api") -> "Future[str]":
-        return self._ask(lambda c: c.pause(turn, author))
+        return self._ask(lambda c: c.pause(turn, author), lambda: check_turn(turn))
 
     def resume(self, turn: TurnId, author: str = "api") -> "Future[str]":
-        return self._ask(lambda c: c.resume(turn, author))
+        return self._ask(lambda c: c.resume(turn, author), lambda: check_turn(turn))
 
     def swap_out(self, turn: TurnId, author: str = "api") -> "Future[str]":
-        return self._ask(lambda c: c.swap_out(turn, author))
+        return self._ask(lambda c: c.swap_out(turn, author), lambda: check_turn(turn))
 
     def drop(self, turn: TurnId, author: str = "api") -> "Future[str]":
-        return self._ask(lambda c: c.drop(turn, author))
+        return self._ask(lambda c: c.drop(turn, author), lambda: check_turn(turn))
 
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
         wanted = dict(changes)
@@ -177,11 +183,16 @@ class Host:
     def note(self, text: str, author: str = "api") -> "Future[None]":
         return self._ask(lambda c: c.note(text, author))
 
-    def _ask(self, act: Callable[[Commands], T]) -> "Future[T]":
+    def _ask(self, act: Callable[[Commands], T], check: Callable[[], None] = lambda: None) -> "Future[T]":
+        """`check` runs here, on the caller's thread; what it refuses is the answer."""
         run = self._run
-        if run is None:
+        try:
+            check()
+            if run is None:
+                raise Refused("the engine is not started; start it first")
+        except Refused as refusal:
             future: Future[T] = Future()
-            future.set_exception(Refused("the engine is not started; start it first"))
+            future.set_exception(refusal)
             return future
         return run.ask(act)
 

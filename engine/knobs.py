@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from engine.errors import BadKnob
 from engine.geometry import KVDtype
 
+LARGEST = 10**18
 # Each knob's word for people, on the page, in events and in refusals, and the unit that its figure is shown in.
 LABELS = {
     "kv_dtype": "KV precision",
@@ -75,6 +76,9 @@ class Knobs:
         for name in changes:
             if name not in names:
                 raise BadKnob(f"there is no knob {name!r}; the knobs are {', '.join(sorted(names))}")
+        dtype = _dtype(changes.get("kv_dtype", self.kv_dtype))
+        if not dtype.switchable and dtype is not self.kv_dtype:
+            raise BadKnob(f"KV precision {str(dtype)!r} is no choice of an operator's; choose fp16 or q8")
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
 
@@ -102,6 +106,8 @@ def _dtype(value: object) -> KVDtype:
 
 
 def _number(name: str, value: object) -> float:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST:
+        raise BadKnob(f"{LABELS[name]} is too large a number; give one below {LARGEST:.0e}")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise BadKnob(f"{LABELS[name]} {value!r} is not a number")
     return float(value)
@@ -118,6 +124,7 @@ def _seconds(name: str, value: object, low: float, high: float) -> None:
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+    _number(name, value)
+    if not isinstance(value, int) or not low <= value <= high:
         unit = {"host_pool_bytes": "bytes", "max_running": "slots"}.get(name, "tokens")
         raise BadKnob(f"{LABELS[name]} {value!r} is not a whole number from {low:,} to {high:,} {unit}")

@@ -127,7 +127,7 @@ class Run:
             self._end(HostState.STOPPED, None)
         except ParkdeckError as error:
             self._end(HostState.FAILED, str(error))
-        except Exception as error:  # noqa: BLE001 -- rule 5: the engine stops loudly, the page says why
+        except BaseException as error:  # noqa: BLE001 -- rule 5: the engine stops loudly, the page says why
             traceback.print_exc()
             self._end(HostState.FAILED, f"the engine stopped on a fault: {type(error).__name__}: {error}")
         finally:
@@ -154,8 +154,7 @@ class Run:
         core = core_over(body, self._clock, self._config.knobs, self._on_event, self._on_interval)
         publisher = Publisher(self._session, core, body.card, self._config.body.average_turn_tokens, self._on_sample)
         first = publisher.snapshot(HostState.IDLE, None, 0)
-        for sink in self._sinks:
-            sink.begin(self._session, first)
+        self._each_sink(lambda sink: sink.begin(self._session, first))
         self._core, self._publisher = core, publisher
         # What the start has made lives as long as the engine: no later collection needs to look at it again. An engine
         # before this one was frozen too and must go first.
@@ -220,16 +219,22 @@ class Run:
         self._publish_to_host(self, replace(blank, error=error))
 
     def _on_event(self, event: Event) -> None:
-        for sink in self._sinks:
-            sink.event(event)
+        self._each_sink(lambda sink: sink.event(event))
 
     def _on_interval(self, interval: Interval) -> None:
-        for sink in self._sinks:
-            sink.interval(interval)
+        self._each_sink(lambda sink: sink.interval(interval))
 
     def _on_sample(self, sample: Sample) -> None:
+        self._each_sink(lambda sink: sink.sample(sample))
+
+    def _each_sink(self, tell: Callable[[Sink], None]) -> None:
+        """A sink that raises is cut off and told on stderr; the engine goes on without it."""
         for sink in self._sinks:
-            sink.sample(sample)
+            try:
+                tell(sink)
+            except Exception:  # noqa: BLE001 -- who writes down what happened must not stop it
+                traceback.print_exc()
+                self._sinks = tuple(kept for kept in self._sinks if kept is not sink)
 
 
 def blank_snapshot(state: HostState, session: str, clock: EngineClock, config: HostConfig) -> Snapshot:
