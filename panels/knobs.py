@@ -100,8 +100,8 @@ def send(control: Control, name: str) -> None:
     snapshot = control.snapshot
     current = getattr(snapshot.knobs, name)
     moved = following.moved(knob.widget)
-    if moved is None or knob.to_engine(moved) == current:
-        _note(None)
+    if moved is None or moved == knob.to_widget(current):
+        # A widget that was just put back sends its own value, which may be rounded; a refusal above it stays.
         return
     future = control.set_knobs({name: knob.to_engine(moved)}, author="page")
     answer = outcome(future, knob.label)
@@ -187,5 +187,5 @@ def _late_answers(control: Control) -> None:
             following.refuse(knob.widget, getattr(control.snapshot.knobs, knob.name))
 
 
-def _note(note: Note | None) -> None:
+def _note(note: Note) -> None:
     st.session_state.knobs_note = note

@@ -148,6 +148,21 @@ def test_the_policy_changes(page: Page) -> None:
     wait_until(page, lambda: "recompute-only" in events(page), "the event of the policy")
 
 
+def test_a_refused_host_pool_says_so_and_nothing_changes(page: Page) -> None:
+    box = page.get_by_role("spinbutton", name="Host pool").first
+    before, told = box.input_value(), events(page).count("Host pool")
+    box.fill("999999")
+    box.press("Enter")
+    refusal = page.get_by_text("A host pool of 999999")
+    expect(refusal).to_be_visible()
+    points = "plot._fullData.find((t) => t.name === 'running KV').x.length"
+    after = int(str(chart(page, points))) + 3
+    wait_until(page, lambda: int(str(chart(page, points))) > after, "a few refreshes")
+    expect(refusal).to_be_visible()
+    assert page.get_by_role("spinbutton", name="Host pool").first.input_value() == before
+    assert events(page).count("Host pool") == told
+
+
 def test_a_second_tab_agrees_and_a_reload_keeps_the_state(page: Page, app: App, chrome: Browser) -> None:
     other = open_page(app, chrome)
     other.wait_for_selector(".parkdeck-plot .main-svg")
