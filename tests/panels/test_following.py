@@ -160,7 +160,7 @@ def test_a_late_refusal_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_exact_mode_precision_is_shown_as_it_is() -> None:
     control = FakeControl(at=10.0)
-    control.knobs = replace(control.knobs, kv_dtype=KVDtype.FP32)
+    control.knobs = dataclasses.replace(control.knobs, kv_dtype=KVDtype.FP32)
     tab = open_tab(control)
     assert widget(tab, "button_group", "kv_dtype").value == "fp32"
     assert control.calls == []
