@@ -6,9 +6,10 @@ bits are the same alone, in a batch and inside a prefill chunk.
 """
 
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import prange, types
 from numba.extending import intrinsic
 
+from engine.kernels.compiled import njit
 from engine.kernels.emit import F32, I32, LANES, Emitter, vector
 
 GROUP = 4

@@ -12,8 +12,10 @@ clamped to +-65504, so no conversion ever makes a NaN or an infinity.
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from engine.kernels.compiled import njit
 
 HALF_MAX = np.float32(65504.0)
 HALF_MAX_BITS = np.uint16(0x7BFF)

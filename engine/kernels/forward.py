@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from engine.kernels.attend import attend
+from engine.kernels.compiled import njit
 from engine.kernels.emit import LANES
 from engine.kernels.linear import gated, linear, linear_add, rms_norm
 from engine.kernels.store import store

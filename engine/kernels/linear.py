@@ -9,9 +9,10 @@ for a row whatever rows stand beside it and however many threads work.
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import prange, types
 from numba.extending import intrinsic
 
+from engine.kernels.compiled import njit
 from engine.kernels.emit import F32, LANES, Emitter
 
 ROWS = 4

@@ -1,9 +1,10 @@
 """Between the projection and attention: normalise and rotate queries and keys, write keys and values into blocks."""
 
 import numpy as np
-from numba import njit, prange, types
+from numba import prange, types
 from numba.extending import overload
 
+from engine.kernels.compiled import njit
 from engine.kernels.convert import HALF_MAX, SMALLEST_SCALE, float_to_half
 from engine.kernels.linear import rms_norm
 

@@ -15,19 +15,29 @@ SPIN_COUNT = 1000
 def configure_threads() -> int:
     """Set the environment that torch, OpenMP and numba read when they are imported, and return the thread count.
 
-    To be called by each entry before either is imported. What the user has set in the environment stays in force.
+    To be called by each entry before either is imported. What the user has set in the environment stays in force, but
+    for thread counts that are none (these count as not set) or beyond the machine's CPUs (these are brought down).
     """
-    stated = os.environ.get("NUMBA_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-    threads = int(stated) if stated else physical_cores()
+    stated = {name: _stated_threads(name) for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")}
+    threads = next((count for count in stated.values() if count), None) or physical_cores()
+    for name, count in stated.items():
+        os.environ[name] = str(count or threads)
     for name, value in (
         ("GOMP_SPINCOUNT", str(SPIN_COUNT)),
-        ("OMP_NUM_THREADS", str(threads)),
-        ("NUMBA_NUM_THREADS", str(threads)),
         ("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue"),
         ("NUMBA_CACHE_DIR", str(kernel_cache())),
     ):
         os.environ.setdefault(name, value)
     return threads
+
+
+def _stated_threads(name: str) -> int | None:
+    """1 to the machine's CPUs; OpenMP's list for nested levels counts with its first number, as nothing nests here."""
+    text = os.environ.get(name, "").split(",")[0].strip()
+    if not text.isdecimal() or not text.strip("0"):
+        return None
+    most = os.cpu_count() or 1
+    return most if len(text) > 9 else min(int(text), most)
 
 
 def cache_root() -> Path:

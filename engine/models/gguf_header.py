@@ -7,20 +7,23 @@ lengths. Written to be strict about bounds and quick about long token lists.
 
 import mmap
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
 
 from engine.errors import ModelError
 from engine.models.file_kind import GGUF_MAGIC, looks_like
+from engine.models.stated import shown
 
+_Item = TypeVar("_Item")
 _VERSIONS = (2, 3)
 _ALIGNMENT = 32
+_DEEPEST = 4
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 # Types that once had these numbers and that the `gguf` package has forgotten.
@@ -62,11 +65,14 @@ def read_header(path: Path) -> GGUFHeader:
         if version not in _VERSIONS:
             raise ModelError(f"{path}: GGUF version {version} is not readable, versions 2 and 3 are; convert it anew.")
         tensor_count, key_count = cursor.scalar("Q"), cursor.scalar("Q")
-        metadata = dict(cursor.key() for _ in range(key_count))
-        records = [cursor.record() for _ in range(tensor_count)]
+        metadata = _distinct(path, "key", (cursor.key() for _ in range(key_count)))
+        named = ((record.name, record) for record in (cursor.record() for _ in range(tensor_count)))
+        records = list(_distinct(path, "tensor", named).values())
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 8 or alignment & (alignment - 1):
-            raise ModelError(f"{path}: general.alignment is {alignment}, not a power of two; the header is corrupt.")
+            raise ModelError(
+                f"{path}: general.alignment is {shown(alignment)}, not a power of two; the header is corrupt."
+            )
         start = -(-cursor.at // alignment) * alignment
     tensors = [_tensor(path, record, start, size) for record in records]
     _check_apart(path, tensors)
@@ -121,16 +127,18 @@ class _Cursor:
         dimensions = tuple(self.scalar("Q") for _ in range(rank))
         return _Record(name, dimensions[::-1], self.scalar("I"), self.scalar("Q"))
 
-    def _value(self, kind: int, name: str) -> Any:
+    def _value(self, kind: int, name: str, depth: int = 0) -> Any:
         if kind == _STRING:
             return self.text()
         if kind == _ARRAY:
-            return self._array(name)
+            return self._array(name, depth)
         if kind not in _SCALARS:
             raise ModelError(f"{self.path}: key {name} has the unknown value type {kind}; the header is corrupt.")
         return self.scalar(_SCALARS[kind])
 
-    def _array(self, name: str) -> list[Any]:
+    def _array(self, name: str, depth: int) -> list[Any]:
+        if depth >= _DEEPEST:
+            raise ModelError(f"{self.path}: key {shown(name)} nests its arrays too deep; the header is corrupt.")
         kind, length = self.scalar("I"), self.scalar("Q")
         if kind in _SCALARS:
             item = np.dtype(_SCALARS[kind]).newbyteorder("<")
@@ -140,7 +148,7 @@ class _Cursor:
             return values
         # Every element takes at least its own length field, so a mad count is seen before it is walked.
         self._need(length * 8)
-        return [self._value(kind, name) for _ in range(length)]
+        return [self._value(kind, name, depth + 1) for _ in range(length)]
 
     def _need(self, size: int) -> None:
         if self.at + size > len(self.data):
@@ -148,6 +156,16 @@ class _Cursor:
                 f"{self.path}: the file ends inside its header, at byte {len(self.data):,}; it is cut off or corrupt, "
                 "download it again."
             )
+
+
+def _distinct(path: Path, what: str, named: Iterable[tuple[str, _Item]]) -> dict[str, _Item]:
+    """Names come once; so a run of zeros under a mad count ends at the second one."""
+    found: dict[str, _Item] = {}
+    for name, item in named:
+        if name in found:
+            raise ModelError(f"{path}: {what} {shown(name)!r} is there twice; the header is corrupt.")
+        found[name] = item
+    return found
 
 
 def _check_magic(path: Path, head: bytes) -> None:

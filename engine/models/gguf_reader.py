@@ -1,5 +1,6 @@
 """A GGUF file of a served architecture: its configuration, tokenizer and template, and its weights one by one."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,9 @@ from engine.models.architectures import experts_refused, served
 from engine.models.config import Architecture, ModelConfig, RopeConfig
 from engine.models.gguf_header import GGUFHeader, GGUFTensor, read_header
 from engine.models.gguf_tokenizer import build_tokenizer, special_tokens
-from engine.models.rope import rope_from_divisors, unknown_scaling
+from engine.models.rope import check_rope, rope_from_divisors, unknown_scaling
 from engine.models.shapes import check_config, check_shapes
+from engine.models.stated import integer, printable, shown, wrong
 from engine.models.template import ChatTemplate
 from engine.models.tokenizer import TextTokenizer
 
@@ -72,6 +74,8 @@ def read_gguf(path: Path) -> GGUFModel:
     check_shapes(config, {weight.name: weight.tensor.shape for weight in weights}, file)
     tokenizer = build_tokenizer(header.metadata, config.vocab_size, file)
     source = header.metadata.get("tokenizer.chat_template")
+    if source is not None and not isinstance(source, str):
+        raise wrong(header.metadata, "tokenizer.chat_template", file, "not a text")
     template = ChatTemplate(source, special_tokens(header.metadata)) if source else None
     return GGUFModel(path, _with_ends(config, tokenizer), tokenizer, template, weights)
 
@@ -120,17 +124,15 @@ def _half_split(values: np.ndarray, heads: int, head_dim: int) -> np.ndarray:
 
 def _check_served(header: GGUFHeader, architecture: Architecture) -> None:
     metadata, file = header.metadata, str(header.path)
-    if metadata.get("split.count", 0) > 1:
-        raise ModelError(
-            f"{file}: one of {metadata['split.count']} parts of a split file; join them with llama-gguf-split --merge."
-        )
+    if (parts := integer(metadata, "split.count", file, 0)) > 1:
+        raise ModelError(f"{file}: one of {parts} parts of a split file; join them with llama-gguf-split --merge.")
     if metadata.get(f"{architecture}.expert_count", 0):
         raise experts_refused(architecture, file)
     for key, neutral in _NEUTRAL.items():
         if metadata.get(f"{architecture}.{key}", neutral) not in (0, neutral):
             raise ModelError(f"{file}: {architecture}.{key} is set, which is not served; run it on the vLLM backend.")
-    window = metadata.get(f"{architecture}.attention.sliding_window", 0)
-    if window and window < metadata.get(f"{architecture}.context_length", 0):
+    window = integer(metadata, f"{architecture}.attention.sliding_window", file, 0)
+    if window and window < integer(metadata, f"{architecture}.context_length", file, 0):
         raise ModelError(
             f"{file}: attention slides over {window:,} tokens; this engine attends to the whole context, so run it on "
             "the vLLM backend."
@@ -152,7 +154,7 @@ def _config(header: GGUFHeader, architecture: Architecture) -> ModelConfig:
     if "token_embd.weight" not in tensors:
         raise ModelError(f"{file}: tensor token_embd.weight is missing; the file is incomplete, download it again.")
     config = ModelConfig(
-        name=header.path.stem,
+        name=printable(header.path.stem),
         architecture=architecture,
         hidden_size=hidden,
         intermediate_size=key.integer("feed_forward_length"),
@@ -192,7 +194,7 @@ class _Keys:
             value = value[0]
         if value is None and default is not None:
             return default
-        if not isinstance(value, int):
+        if not isinstance(value, int) or isinstance(value, bool):
             raise self._bad(name, value)
         return value
 
@@ -200,32 +202,31 @@ class _Keys:
         value = self.get(name)
         if value is None and default is not None:
             return default
-        if not isinstance(value, int | float):
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
             raise self._bad(name, value)
         return float(value)
 
     def _bad(self, name: str, value: object) -> ModelError:
-        told = "is missing" if value is None else f"is {str(value)[:40]}, one number is served"
+        told = "is missing" if value is None else f"is {shown(value, 40)}, one finite number is served"
         return ModelError(f"{self.header.path}: key {self.architecture}.{name} {told}; choose another file.")
 
 
 def _rope(header: GGUFHeader, key: _Keys, head_dim: int) -> RopeConfig:
-    theta = key.number("rope.freq_base", 10_000.0)
+    file = str(header.path)
+    theta = check_rope(RopeConfig(theta=key.number("rope.freq_base", 10_000.0)), file).theta
     kind = key.get("rope.scaling.type") or "none"
     factor = key.number("rope.scaling.factor", key.number("rope.scale_linear", 0.0))
     table = header.tensors.get("rope_freqs.weight")
     if kind not in ("none", "linear"):
-        raise unknown_scaling(str(header.path), kind)
+        raise unknown_scaling(file, kind)
     # A factor without a kind is the older way to write linear scaling.
     scaled = factor not in (0.0, 1.0) and (kind == "linear" or key.get("rope.scaling.type") is None)
     if table is None:
         return RopeConfig(theta=theta, kind="linear", factor=factor) if scaled else RopeConfig(theta=theta)
     divisors = np.concatenate(list(weight_rows(header.path, GGUFWeight(table.name, table), head_dim))).reshape(-1)
     if scaled:
-        raise ModelError(
-            f"{header.path}: linear scaling together with rope_freqs.weight is not served; choose another file."
-        )
-    return rope_from_divisors([float(divisor) for divisor in divisors], theta, head_dim, str(header.path))
+        raise ModelError(f"{file}: linear scaling together with rope_freqs.weight is not served; choose another file.")
+    return rope_from_divisors([float(divisor) for divisor in divisors], theta, head_dim, file)
 
 
 def _weights(header: GGUFHeader, config: ModelConfig) -> tuple[GGUFWeight, ...]:

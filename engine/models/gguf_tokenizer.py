@@ -12,9 +12,12 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from engine.errors import ModelError
 from engine.models.end_tokens import end_ids
+from engine.models.stated import flag, shown, wrong
 from engine.models.tokenizer import TextTokenizer
 
 _CONTROL, _USER_DEFINED = 3, 4
+# A SentencePiece token is tried at every cut, so its length costs by the square; real ones have a tenth of this.
+_LONGEST_PIECE = 512
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -55,7 +58,7 @@ _NFC = frozenset({"qwen2", "deepseek-r1-qwen", "megrez"})
 
 def build_tokenizer(metadata: Mapping[str, Any], vocab_size: int, file: str) -> TextTokenizer:
     """Raises ModelError when the tokenizer is missing, of another kind, or larger than the embedding."""
-    tokens = metadata.get("tokenizer.ggml.tokens")
+    tokens = _list(metadata, "tokens", file, str)
     kind = metadata.get("tokenizer.ggml.model")
     if not tokens or kind in (None, "none", "no_vocab"):
         raise ModelError(
@@ -71,8 +74,10 @@ def build_tokenizer(metadata: Mapping[str, Any], vocab_size: int, file: str) -> 
     elif kind == "llama":
         tokenizer = _sentencepiece(metadata, tokens, file)
     else:
-        raise ModelError(f"{file}: tokenizer kind {kind!r} is not served; 'gpt2' (byte-level BPE) and 'llama' are.")
-    types = metadata.get("tokenizer.ggml.token_type") or []
+        raise ModelError(
+            f"{file}: tokenizer kind {shown(kind)!r} is not served; 'gpt2' (byte-level BPE) and 'llama' are."
+        )
+    types = _list(metadata, "token_type", file, int)
     control = {
         index: token for index, (token, type_) in enumerate(zip(tokens, types, strict=False)) if type_ == _CONTROL
     }
@@ -84,7 +89,7 @@ def build_tokenizer(metadata: Mapping[str, Any], vocab_size: int, file: str) -> 
         vocab_size=vocab_size,
         eos_ids=end_ids((_stated(metadata, name) for name in ("eos", "eot", "eom")), control),
         bos_id=_stated(metadata, "bos"),
-        add_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", _habit(metadata, kind))),
+        add_bos=flag(metadata, "tokenizer.ggml.add_bos_token", file, _habit(metadata, kind)),
     )
 
 
@@ -94,6 +99,15 @@ def special_tokens(metadata: Mapping[str, Any]) -> dict[str, str]:
     named = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
     ids = {name: _stated(metadata, key) for name, key in named.items()}
     return {name: tokens[index] for name, index in ids.items() if index is not None}
+
+
+def _list(metadata: Mapping[str, Any], name: str, file: str, item: type | tuple[type, ...]) -> list[Any]:
+    """The list of that name, empty when it is absent."""
+    key = f"tokenizer.ggml.{name}"
+    values = metadata.get(key)
+    if values is not None and not (isinstance(values, list) and all(isinstance(value, item) for value in values)):
+        raise wrong(metadata, key, file, "not a list of texts" if item is str else "not a list of numbers")
+    return values or []
 
 
 def _stated(metadata: Mapping[str, Any], name: str) -> int | None:
@@ -109,12 +123,12 @@ def _habit(metadata: Mapping[str, Any], kind: str) -> bool:
 
 def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str], file: str) -> Tokenizer:
     pre = metadata.get("tokenizer.ggml.pre") or "default"
-    if pre not in _SPLITS:
+    if not isinstance(pre, str) or pre not in _SPLITS:
         raise ModelError(
-            f"{file}: tokenizer.ggml.pre is {pre!r}, whose way of splitting text is not known here; "
+            f"{file}: tokenizer.ggml.pre is {shown(pre)!r}, whose way of splitting text is not known here; "
             f"known are {', '.join(sorted(_SPLITS))}."
         )
-    merges = metadata.get("tokenizer.ggml.merges")
+    merges = _list(metadata, "merges", file, str)
     if not merges:
         raise ModelError(
             f"{file}: the tokenizer has no merges (tokenizer.ggml.merges); choose a file that carries them."
@@ -125,7 +139,9 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str], file: str) -
         pairs = [(merge[: (at := merge.index(" ", 1))], merge[at + 1 :]) for merge in merges]
         model = models.BPE(vocab=vocab, merges=pairs, fuse_unk=False, ignore_merges=pre in _WHOLE_WORDS)
     except Exception as error:
-        raise ModelError(f"{file}: the tokenizer's merges and tokens do not fit together ({error}).") from error
+        raise ModelError(
+            f"{file}: the tokenizer's merges and tokens do not fit together ({shown(error, 150)})."
+        ) from error
     tokenizer = Tokenizer(model)
     if pre in _NFC:
         tokenizer.normalizer = normalizers.NFC()
@@ -138,10 +154,16 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str], file: str) -
 
 
 def _sentencepiece(metadata: Mapping[str, Any], tokens: Sequence[str], file: str) -> Tokenizer:
-    scores = metadata.get("tokenizer.ggml.scores")
+    scores = _list(metadata, "scores", file, (int, float))
     if not scores or len(scores) != len(tokens):
         raise ModelError(
             f"{file}: the tokenizer has no scores (tokenizer.ggml.scores); choose a file that carries them."
+        )
+    longest = max(tokens, key=len)
+    if len(longest) > _LONGEST_PIECE:
+        raise ModelError(
+            f"{file}: the token {shown(longest)!r} has {len(longest):,} characters, {_LONGEST_PIECE} are served; "
+            "choose another file."
         )
     vocab = {token: index for index, token in enumerate(tokens)}
     unknown = _stated(metadata, "unknown")
@@ -154,7 +176,7 @@ def _sentencepiece(metadata: Mapping[str, Any], tokens: Sequence[str], file: str
             byte_fallback=True,
         )
     )
-    prefixed = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
+    prefixed = flag(metadata, "tokenizer.ggml.add_space_prefix", file, True)
     marks = [normalizers.Replace(" ", "\u2581")]
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), *marks] if prefixed else marks)
     spaces = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]

@@ -53,8 +53,11 @@ def fetch_from_hub(choice: str, report: Report) -> Path:
         ) from error
     except EntryNotFoundError as error:
         raise ModelError(f"{choice}: the repository has no file {file!r}; check its name.") from error
-    except HFValidationError as error:
-        raise ModelError(f"{choice}: not a Hugging Face id ({error}); write it as org/name.") from error
+    except (HFValidationError, ValueError) as error:
+        raise ModelError(
+            f"{choice}: not a Hugging Face id ({_first_line(error).rstrip('.')}); write it as org/name or "
+            "org/name:file.gguf."
+        ) from error
     except (HfHubHTTPError, OSError) as error:
         raise ModelError(f"{choice}: Hugging Face refused the download ({_first_line(error)}); try again.") from error
     return path

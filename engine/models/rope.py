@@ -6,8 +6,10 @@ from typing import Any
 
 from engine.errors import ModelError
 from engine.models.config import RopeConfig
+from engine.models.stated import integer, number, shown, wrong
 
 _TOLERANCE = 1e-3
+_NEEDED = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 
 
 def rope_from_config(config: Mapping[str, Any], file: str) -> RopeConfig:
@@ -15,37 +17,54 @@ def rope_from_config(config: Mapping[str, Any], file: str) -> RopeConfig:
 
     Raises ModelError for another scaling than default, linear and llama3, and for a partly rotated head.
     """
-    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    theta = float(scaling.get("rope_theta", config.get("rope_theta", 10_000.0)))
-    rotated = scaling.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
-    if rotated not in (None, 1, 1.0):
+    key = "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
+    scaling = config.get(key) or {}
+    if not isinstance(scaling, dict):
+        raise wrong(config, key, file, "not an object")
+    theta = number(scaling, "rope_theta", file, number(config, "rope_theta", file, 10_000.0))
+    rotated = number(scaling, "partial_rotary_factor", file, number(config, "partial_rotary_factor", file, 1.0))
+    if rotated != 1:
         raise ModelError(f"{file}: only {rotated:g} of each head is rotated; this engine rotates the whole head.")
     kind = scaling.get("rope_type", scaling.get("type", "default")) or "default"
-    try:
-        if kind == "default":
-            return RopeConfig(theta=theta)
-        if kind == "linear":
-            return RopeConfig(theta=theta, kind="linear", factor=float(scaling["factor"]))
-        if kind == "llama3":
-            return RopeConfig(
-                theta=theta,
-                kind="llama3",
-                factor=float(scaling["factor"]),
-                low_freq_factor=float(scaling["low_freq_factor"]),
-                high_freq_factor=float(scaling["high_freq_factor"]),
-                original_max_position=int(scaling["original_max_position_embeddings"]),
-            )
-    except KeyError as error:
+    if kind == "default":
+        return check_rope(RopeConfig(theta=theta), file)
+    if kind not in ("linear", "llama3"):
+        raise unknown_scaling(file, kind)
+    for needed in _NEEDED if kind == "llama3" else _NEEDED[:1]:
+        if scaling.get(needed) is None:
+            raise ModelError(f"{file}: the {kind} rotary scaling lacks {needed!r}; the configuration is incomplete.")
+    factor = number(scaling, "factor", file)
+    if kind == "linear":
+        return check_rope(RopeConfig(theta=theta, kind="linear", factor=factor), file)
+    llama3 = RopeConfig(
+        theta=theta,
+        kind="llama3",
+        factor=factor,
+        low_freq_factor=number(scaling, "low_freq_factor", file),
+        high_freq_factor=number(scaling, "high_freq_factor", file),
+        original_max_position=integer(scaling, "original_max_position_embeddings", file),
+    )
+    return check_rope(llama3, file)
+
+
+def check_rope(rope: RopeConfig, file: str) -> RopeConfig:
+    """Raises ModelError when the numbers give no rotation; returns them otherwise."""
+    for name, value in (("theta", rope.theta), ("factor", rope.factor)):
+        if not (math.isfinite(value) and value > 0):
+            raise ModelError(f"{file}: the rotary {name} is {value:g}, it must be finite and above 0.")
+    if not 0 < rope.low_freq_factor < rope.high_freq_factor < math.inf or rope.original_max_position < 1:
         raise ModelError(
-            f"{file}: the {kind} rotary scaling lacks {error}; the configuration is incomplete."
-        ) from error
-    raise unknown_scaling(file, str(kind))
+            f"{file}: the llama3 rotary scaling has low_freq_factor {rope.low_freq_factor:g}, high_freq_factor "
+            f"{rope.high_freq_factor:g} and {rope.original_max_position:,} original positions; the factors must "
+            "ascend from above 0, the positions be at least 1."
+        )
+    return rope
 
 
-def unknown_scaling(file: str, kind: str) -> ModelError:
+def unknown_scaling(file: str, kind: object) -> ModelError:
     return ModelError(
-        f"{file}: rotary scaling {kind!r} is not known; default, linear and llama3 are, so run this model on the "
-        "vLLM backend."
+        f"{file}: rotary scaling {shown(kind)!r} is not known; default, linear and llama3 are, so run this model on "
+        "the vLLM backend."
     )
 
 

@@ -7,11 +7,13 @@ import json
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ModelError
 from engine.models.file_kind import looks_like
+from engine.models.stated import shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,6 +63,7 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
         )
     start = 8 + length
     tensors = [_stored(path, name, entry, start, size) for name, entry in _entries(path, text).items()]
+    _check_apart(path, tensors)
     end = max((tensor.offset + tensor.nbytes for tensor in tensors), default=start)
     if end != size:
         raise ModelError(f"{path}: the file has {size:,} bytes but its header describes {end:,}; it is corrupt.")
@@ -112,24 +115,27 @@ def _entries(path: Path, text: bytes) -> dict[str, Any]:
         header = json.loads(text)
         if not isinstance(header, dict):
             raise ValueError("not an object")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(
-            f"{path}: the header is not JSON ({error}); the file is corrupt, download it again."
+            f"{path}: the header is not JSON ({shown(error, 150)}); the file is corrupt, download it again."
         ) from error
     return {name: entry for name, entry in header.items() if name != "__metadata__"}
 
 
 def _stored(path: Path, name: str, entry: Any, start: int, size: int) -> StoredTensor:
     try:
-        dtype, shape, (begin, end) = entry["dtype"], tuple(int(n) for n in entry["shape"]), entry["data_offsets"]
+        dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{path}: tensor {name} has a broken header entry; the file is corrupt.") from error
+        raise _broken(path, name) from error
+    if not isinstance(dtype, str) or any(type(count) is not int or count < 0 for count in (*shape, begin, end)):
+        raise _broken(path, name)
     if dtype not in _ITEM_BYTES:
         raise ModelError(
-            f"{path}: tensor {name} is of type {dtype}; BF16, F16 and F32 are served, so run it on the vLLM backend."
+            f"{path}: tensor {name} is of type {shown(dtype)}; BF16, F16 and F32 are served, so run it on the "
+            "vLLM backend."
         )
     tensor = StoredTensor(name, dtype, shape, start + begin)
-    if begin < 0 or end - begin != tensor.nbytes:
+    if end - begin != tensor.nbytes:
         raise ModelError(f"{path}: tensor {name} has offsets that do not fit its shape; the file is corrupt.")
     if start + end > size:
         raise ModelError(
@@ -137,3 +143,16 @@ def _stored(path: Path, name: str, entry: Any, start: int, size: int) -> StoredT
             "download it again."
         )
     return tensor
+
+
+def _broken(path: Path, name: str) -> ModelError:
+    return ModelError(f"{path}: tensor {name} has a broken header entry; the file is corrupt, download it again.")
+
+
+def _check_apart(path: Path, tensors: list[StoredTensor]) -> None:
+    ordered = sorted((tensor for tensor in tensors if tensor.nbytes), key=lambda tensor: tensor.offset)
+    for first, second in pairwise(ordered):
+        if first.offset + first.nbytes > second.offset:
+            raise ModelError(
+                f"{path}: tensors {first.name} and {second.name} overlap; the file is corrupt, download it again."
+            )

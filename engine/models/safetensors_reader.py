@@ -15,6 +15,7 @@ from engine.models.loaded import LoadedModel, ServedModel
 from engine.models.rope import rope_from_config
 from engine.models.safetensors_file import StoredTensor, map_tensors, read_header
 from engine.models.shapes import check_config, check_shapes
+from engine.models.stated import flag, integer, json_object, number, printable, read_text, shown, wrong
 from engine.models.template import ChatTemplate
 from engine.models.tokenizer import TextTokenizer, load_tokenizer
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_GENERATION = "generation_config.json"
 _QWEN3_HEAD_DIM = 128
 # Tables that follow from the configuration; old checkpoints carry them.
 _DERIVED = ".rotary_emb.inv_freq"
@@ -32,7 +34,7 @@ def read_directory(path: Path, source: str, name: str | None = None) -> LoadedMo
     raw = _json(path / "config.json", required=True)
     architecture = served(raw.get("model_type"), str(path / "config.json"))
     stored = _stored_tensors(path)
-    config = _config(path, raw, architecture, stored, name or path.resolve().name)
+    config = _config(path, raw, architecture, stored, name or printable(path.resolve().name))
     tensors = {
         tensor: (file, entry)
         for tensor, (file, entry) in stored.items()
@@ -65,11 +67,11 @@ def read_served(path: Path, source: str, name: str | None = None) -> ServedModel
     # Multimodal models keep what concerns text in a part of its own.
     part = raw.get("text_config")
     text = raw | part if isinstance(part, dict) else raw
-    eos, vocab = _eos(path, [text, _json(path / "generation_config.json")]), _integer(text, "vocab_size", file)
+    eos, vocab = _eos(path, text), integer(text, "vocab_size", file)
     settings, bos = _json(path / "tokenizer_config.json"), text.get("bos_token_id")
     return ServedModel(
-        name=name or path.resolve().name,
-        max_context=_integer(text, "max_position_embeddings", file),
+        name=name or printable(path.resolve().name),
+        max_context=integer(text, "max_position_embeddings", file),
         eos_ids=eos,
         tokenizer=_tokenizer(path, vocab, eos, bos if isinstance(bos, int) else None, settings),
         template=_template(path, settings),
@@ -81,9 +83,11 @@ def _stored_tensors(path: Path) -> dict[str, tuple[Path, StoredTensor]]:
     """Tensor name -> the file that holds it and its place there."""
     if (path / _INDEX).is_file():
         named = _json(path / _INDEX).get("weight_map")
-        if not isinstance(named, dict) or not named:
-            raise ModelError(f"{path / _INDEX}: the list of weights (weight_map) is missing; download it again.")
-        files = sorted({path / Path(str(file)).name for file in named.values()})
+        if not isinstance(named, dict) or not named or not all(_names_file(file) for file in named.values()):
+            raise ModelError(
+                f"{path / _INDEX}: the list of weights (weight_map) is missing or broken; download it again."
+            )
+        files = sorted({path / Path(file).name for file in named.values()})
     elif (path / _SINGLE).is_file():
         named, files = {}, [path / _SINGLE]
     else:
@@ -95,6 +99,10 @@ def _stored_tensors(path: Path) -> dict[str, tuple[Path, StoredTensor]]:
                 f"{path / str(file)}: tensor {tensor} is missing, though the index lists it; download it again."
             )
     return found
+
+
+def _names_file(stated: object) -> bool:
+    return isinstance(stated, str) and 0 < len(Path(stated).name) < 200
 
 
 def _no_weights(path: Path) -> ModelError:
@@ -113,28 +121,27 @@ def _config(
 ) -> ModelConfig:
     file = str(path / "config.json")
     _check_served(raw, architecture, file)
-    hidden, heads = _integer(raw, "hidden_size", file), _integer(raw, "num_attention_heads", file)
+    hidden, heads = integer(raw, "hidden_size", file), integer(raw, "num_attention_heads", file)
     own = _QWEN3_HEAD_DIM if architecture == "qwen3" else hidden // max(1, heads)
-    generation = _json(path / "generation_config.json")
-    bos = raw.get("bos_token_id")
+    vocab, bos = integer(raw, "vocab_size", file), integer(raw, "bos_token_id", file, -1)
     config = ModelConfig(
         name=name,
         architecture=architecture,
         hidden_size=hidden,
-        intermediate_size=_integer(raw, "intermediate_size", file),
-        layers=_integer(raw, "num_hidden_layers", file),
+        intermediate_size=integer(raw, "intermediate_size", file),
+        layers=integer(raw, "num_hidden_layers", file),
         heads=heads,
-        kv_heads=_integer(raw, "num_key_value_heads", file, heads),
-        head_dim=_integer(raw, "head_dim", file, own),
-        vocab_size=_integer(raw, "vocab_size", file),
-        max_context=_integer(raw, "max_position_embeddings", file),
-        rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
+        kv_heads=integer(raw, "num_key_value_heads", file, heads),
+        head_dim=integer(raw, "head_dim", file, own),
+        vocab_size=vocab,
+        max_context=integer(raw, "max_position_embeddings", file),
+        rms_norm_eps=number(raw, "rms_norm_eps", file, 1e-6),
         rope=rope_from_config(raw, file),
-        tied_head=bool(raw.get("tie_word_embeddings", False)),
+        tied_head=flag(raw, "tie_word_embeddings", file),
         qkv_bias="model.layers.0.self_attn.q_proj.bias" in stored,
         qk_norm=architecture == "qwen3",
-        eos_ids=_eos(path, [raw, generation]),
-        bos_id=bos if isinstance(bos, int) else None,
+        eos_ids=_eos(path, raw),
+        bos_id=bos if 0 <= bos < vocab else None,
     )
     return check_config(config, file)
 
@@ -144,44 +151,44 @@ def _check_served(raw: Mapping[str, Any], architecture: Architecture, file: str)
         raise experts_refused(architecture, file)
     if quantization := raw.get("quantization_config"):
         method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else "unknown"
-        raise ModelError(f"{file}: weights quantized by {method} are not served; run this model on the vLLM backend.")
+        raise ModelError(
+            f"{file}: weights quantized by {shown(method)} are not served; run this model on the vLLM backend."
+        )
     if (activation := raw.get("hidden_act", "silu")) != "silu":
-        raise ModelError(f"{file}: activation {activation!r} is not served, 'silu' is; run it on the vLLM backend.")
-    if raw.get("mlp_bias"):
+        raise ModelError(
+            f"{file}: activation {shown(activation)!r} is not served, 'silu' is; run it on the vLLM backend."
+        )
+    if flag(raw, "mlp_bias", file):
         raise ModelError(f"{file}: biases in the MLP (mlp_bias) are not served; run this model on the vLLM backend.")
-    if _slides(raw, architecture):
+    if _slides(raw, architecture, file):
         raise ModelError(
             f"{file}: attention slides over {raw.get('sliding_window')} tokens; this engine attends to the whole "
             "context, so run this model on the vLLM backend."
         )
 
 
-def _slides(raw: Mapping[str, Any], architecture: Architecture) -> bool:
+def _slides(raw: Mapping[str, Any], architecture: Architecture, file: str) -> bool:
     """Whether some layer really attends to a window shorter than the context."""
-    window = raw.get("sliding_window")
-    if architecture == "llama" or not window or window >= raw.get("max_position_embeddings", 0):
+    window = integer(raw, "sliding_window", file, 0)
+    if architecture == "llama" or not window or window >= integer(raw, "max_position_embeddings", file):
         return False
     if layers := raw.get("layer_types"):
+        if not isinstance(layers, list):
+            raise wrong(raw, "layer_types", file, "not a list")
         return "sliding_attention" in layers
-    return bool(raw.get("use_sliding_window")) and raw.get("max_window_layers", 0) < raw.get("num_hidden_layers", 0)
+    full = integer(raw, "max_window_layers", file, 0)
+    return flag(raw, "use_sliding_window", file) and full < integer(raw, "num_hidden_layers", file)
 
 
-def _integer(raw: Mapping[str, Any], key: str, file: str, default: int | None = None) -> int:
-    value = raw.get(key)
-    if value is None:
-        value = default
-    if not isinstance(value, int) or isinstance(value, bool):
-        told = "is missing" if value is None else f"is {str(value)[:40]}, not a whole number"
-        raise ModelError(f"{file}: {key} {told}; download the model's own config.json.")
-    return value
-
-
-def _eos(path: Path, sources: list[Mapping[str, Any]]) -> frozenset[int]:
+def _eos(path: Path, config: Mapping[str, Any]) -> frozenset[int]:
     """Ids that the configurations state, the tokenizer's own end token, and known end markers among its controls."""
     stated: list[int | None] = []
-    for source in sources:
+    for name, source in (("config.json", config), (_GENERATION, _json(path / _GENERATION))):
         ids = source.get("eos_token_id")
-        stated += ids if isinstance(ids, list) else [ids]
+        several = ids if isinstance(ids, list) else [] if ids is None else [ids]
+        if any(not isinstance(index, int) or isinstance(index, bool) for index in several):
+            raise wrong(source, "eos_token_id", str(path / name), "not a token's id or a list of ids")
+        stated += several
     tokenizer = load_tokenizer(path / "tokenizer.json")
     own = _spelled(_json(path / "tokenizer_config.json").get("eos_token"))
     stated.append(tokenizer.token_to_id(own) if own else None)
@@ -198,13 +205,13 @@ def _tokenizer(
     bos = bos_id if bos is None else bos
     # The post-processor tells whether plain text starts with the start token, unless the settings say so outright.
     added = tokenizer.encode("", add_special_tokens=True).ids[:1] == [bos]
-    add_bos = settings.get("add_bos_token")
+    add_bos = flag(settings, "add_bos_token", str(path / "tokenizer_config.json"), added)
     return TextTokenizer(
         tokenizer,
         vocab_size=vocab_size,
         eos_ids=eos_ids,
         bos_id=bos,
-        add_bos=added if add_bos is None else bool(add_bos),
+        add_bos=add_bos,
     )
 
 
@@ -213,12 +220,20 @@ def _template(path: Path, settings: Mapping[str, Any]) -> ChatTemplate | None:
     names = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
     tokens = {name: text for name in names if (text := _spelled(settings.get(name)))}
     file = path / "chat_template.jinja"
-    stated = file.read_text(encoding="utf-8") if file.is_file() else settings.get("chat_template")
-    if isinstance(stated, list):
+    stated = read_text(file) if file.is_file() else settings.get("chat_template")
+    if isinstance(stated, list) and all(_names_template(entry) for entry in stated):
         named = {entry["name"]: entry["template"] for entry in stated}
         default = named.get("default") or next(iter(named.values()), None)
         return ChatTemplate(default, tokens, named.get("tool_use")) if default else None
+    if stated is not None and not isinstance(stated, str):
+        raise wrong(
+            settings, "chat_template", str(path / "tokenizer_config.json"), "not a text or a list of named ones"
+        )
     return ChatTemplate(stated, tokens) if stated else None
+
+
+def _names_template(entry: object) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("template"), str)
 
 
 def _spelled(token: object) -> str | None:
@@ -235,13 +250,7 @@ def _json(path: Path, required: bool = False) -> dict[str, Any]:
                 f"{path}: missing; give a directory that holds config.json, safetensors and tokenizer.json."
             )
         return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{path}: not JSON ({error}); download it again.") from error
-    if not isinstance(value, dict):
-        raise ModelError(f"{path}: holds no JSON object; download it again.")
-    return value
+    return json_object(path)
 
 
 def _revision(raw: Mapping[str, Any], stored: Mapping[str, tuple[Path, StoredTensor]]) -> str:

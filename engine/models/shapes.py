@@ -1,9 +1,11 @@
 """The tensors a model of a given shape must have, and the check that a file has them."""
 
+import math
 from collections.abc import Mapping
 
 from engine.errors import ModelError
 from engine.models.config import ModelConfig
+from engine.models.rope import check_rope
 
 Shape = tuple[int, ...]
 
@@ -42,6 +44,11 @@ def expected_shapes(config: ModelConfig) -> dict[str, Shape]:
 
 def check_shapes(config: ModelConfig, found: Mapping[str, Shape], file: str) -> None:
     """Raises ModelError that names the first tensor that is missing, of another shape, or not part of the model."""
+    if config.layers > len(found):
+        raise ModelError(
+            f"{file}: the configuration states {config.layers:,} layers but the file has {len(found):,} tensors; file "
+            "and configuration do not belong together."
+        )
     expected = expected_shapes(config)
     for name, shape in expected.items():
         if name not in found:
@@ -65,6 +72,11 @@ def check_config(config: ModelConfig, file: str) -> ModelConfig:
         value = getattr(config, field)
         if value < 1:
             raise ModelError(f"{file}: {field} is {value}, it must be at least 1; the configuration is corrupt.")
+    if config.max_context < 2:
+        raise ModelError(f"{file}: max_context is 1, it must be at least 2; the configuration is corrupt.")
+    if not (math.isfinite(config.rms_norm_eps) and config.rms_norm_eps > 0):
+        raise ModelError(f"{file}: rms_norm_eps is {config.rms_norm_eps:g}, it must be finite and above 0.")
+    check_rope(config.rope, file)
     if config.heads % config.kv_heads:
         raise ModelError(f"{file}: {config.heads} query heads do not divide into {config.kv_heads} KV heads.")
     if config.head_dim % 2:

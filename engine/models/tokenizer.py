@@ -17,6 +17,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from engine.errors import ModelError, Refused
+from engine.models.stated import shown
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE_MARK = "\u2581"
@@ -105,7 +106,7 @@ class TextTokenizer:
 
     def save(self, path: Path) -> None:
         """Writes tokenizer.json."""
-        self._tokenizer.save(str(path), pretty=False)
+        path.write_text(self._tokenizer.to_str(), encoding="utf-8")
 
     def _spell(self, token: str | None) -> bytes:
         if token is None:
@@ -153,9 +154,11 @@ def load_tokenizer(path: Path) -> Tokenizer:
     if not path.is_file():
         raise ModelError(f"{path}: the tokenizer is missing; put the model's own tokenizer.json beside its weights.")
     try:
-        return Tokenizer.from_file(str(path))
+        return Tokenizer.from_buffer(path.read_bytes())
     except Exception as error:
-        raise ModelError(f"{path}: the tokenizer cannot be read ({error}); download the file again.") from error
+        raise ModelError(
+            f"{path}: the tokenizer cannot be read ({shown(error, 150)}); download the file again."
+        ) from error
 
 
 def _decoding(tokenizer: Tokenizer) -> _Decoding:

@@ -54,6 +54,22 @@ def test_what_the_user_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.environ["GOMP_SPINCOUNT"] == "77"
 
 
+@pytest.mark.parametrize(
+    ("stated", "wanted"),
+    [("abc", None), ("0", None), ("-3", None), ("1.5", None), ("9" * 5000, "most"), ("100000", "most"), ("1,4", "1")],
+)
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "NUMBA_NUM_THREADS"])
+def test_thread_counts_that_are_none_are_ignored_and_too_many_are_brought_down(
+    monkeypatch: pytest.MonkeyPatch, name: str, stated: str, wanted: str | None
+) -> None:
+    for variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        monkeypatch.setenv(variable, "")
+    monkeypatch.setenv(name, stated)
+    count = threads.physical_cores() if wanted is None else (os.cpu_count() or 1) if wanted == "most" else int(wanted)
+    assert threads.configure_threads() == count
+    assert os.environ["OMP_NUM_THREADS"] == os.environ["NUMBA_NUM_THREADS"] == str(count)
+
+
 def test_other_sources_have_another_cache(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1")
     before = threads.kernel_cache(tmp_path)

@@ -1,5 +1,6 @@
 """The conversion cache: warm starts, two processes at once, kill -9, damage from outside."""
 
+import json
 import os
 import signal
 import subprocess
@@ -230,3 +231,50 @@ def test_entries_of_an_earlier_format_leave_with_the_next_conversion(
     monkeypatch.setenv("PARKDECK_CACHE_DIR", str(own_cache))
     load_model(str(tiny_gguf(tmp_path / "new.gguf", "llama")))
     assert [model.name for model in list_models()] == ["new"]
+
+
+def test_changed_weights_are_noticed_and_made_anew(tmp_path: Path, own_cache: Path) -> None:
+    file = tiny_gguf(tmp_path / "x.gguf", "llama")
+    wanted = load_model(str(file))
+    victim = cache.entry_path(file) / "model.safetensors"
+    content = bytearray(victim.read_bytes())
+    content[-5] ^= 0xFF
+    # A new file, as the first model still maps the old one.
+    victim.unlink()
+    victim.write_bytes(content)
+    again = load_model(str(file))
+    assert all(torch.equal(again.weights[name], weight) for name, weight in wanted.weights.items())
+
+
+def test_model_json_of_the_wrong_kind(tmp_path: Path, own_cache: Path) -> None:
+    file = tiny_gguf(tmp_path / "x.gguf", "llama")
+    wanted = load_model(str(file))
+    stated = cache.entry_path(file) / "model.json"
+    whole = json.loads(stated.read_text(encoding="utf-8"))
+    stated.write_text("no JSON", encoding="utf-8")
+    assert list_models() == []
+    for field in ("rms_norm_eps", "layers", "rope", "eos_ids"):
+        stated.write_text(json.dumps(whole | {"config": whole["config"] | {field: "abc"}}), encoding="utf-8")
+        assert load_model(str(file)).config == wanted.config
+    assert [model.name for model in list_models()] == ["x"]
+
+
+def test_a_stray_file_among_the_drafts(tmp_path: Path, own_cache: Path) -> None:
+    stray = own_cache / "models" / ".draft-1-x"
+    stray.parent.mkdir(parents=True)
+    stray.write_text("", encoding="utf-8")
+    assert load_model(str(tiny_gguf(tmp_path / "x.gguf", "llama"))).weights
+    cache.drop_abandoned(stray.parent, older_than_s=-1)
+    assert stray.exists(), "process 1 lives"
+    other = stray.rename(stray.with_name(".draft-no-x"))
+    cache.drop_abandoned(stray.parent, older_than_s=-1)
+    assert not other.exists()
+
+
+@pytest.mark.parametrize("choice", ["default", "x.gguf"])
+def test_a_cache_that_cannot_be_written(tmp_path: Path, own_cache: Path, choice: str) -> None:
+    file = tiny_gguf(tmp_path / "x.gguf", "llama")
+    own_cache.write_text("a file", encoding="utf-8")
+    with pytest.raises(ModelError, match=r"the model cache cannot be used .* PARKDECK_CACHE_DIR"):
+        load_model(choice if choice == "default" else str(file))
+    assert list_models() == []
