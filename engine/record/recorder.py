@@ -20,6 +20,7 @@ from engine.events import Event, Interval
 from engine.record.columns import EVENTS, INTERVALS, SAMPLES, SESSIONS, Column, SessionStart, Value, clean, row
 from engine.record.database import TABLES, database_path, insert_statement, open_for_writing, reading
 from engine.snapshot import Sample, Snapshot
+from engine.words import counted
 
 R = TypeVar("R")
 DEFAULT_BOUND = 100_000
@@ -146,9 +147,9 @@ class Recorder:
         """Why records are not stored, or that some were lost; one sentence, None when all is well."""
         lost = self.lost
         if self._trouble is not None:
-            kept = f"{self.behind:,} records wait in memory" + (f", {lost:,} were lost" if lost else "")
+            kept = f"{counted(self.behind, 'record')} waiting in memory" + (f", {lost:,} lost" if lost else "")
             return f"Recording waits: {self._trouble} ({kept})."
-        return f"{lost:,} records were lost while they could not be stored." if lost else None
+        return f"{counted(lost, 'record')} could not be stored." if lost else None
 
     @property
     def stored(self) -> bool:
@@ -160,8 +161,8 @@ class Recorder:
         """What is lost if the process ends now; one sentence, None when all is stored."""
         missing = self.behind + self.lost
         if self._trouble is not None:
-            return f"Recording failed: {self._trouble} ({missing:,} records were lost)."
-        return f"{missing:,} records were lost." if missing else None
+            return f"Recording failed: {self._trouble} ({counted(missing, 'record')} lost)."
+        return f"{counted(missing, 'record')} lost." if missing else None
 
     def flush(self) -> int:
         """Stores what is waiting; returns how many rows. Trouble is told by `problem`, never raised."""
@@ -282,7 +283,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _sentence(path: Path, error: Exception) -> str:
-    text = str(error)
+    text = getattr(error, "strerror", None) or str(error)
     if "full" in text or getattr(error, "errno", None) == 28:
         return f"the disk of {path.parent} is full, free some space"
     if "locked" in text or "busy" in text:

@@ -132,7 +132,7 @@ def test_the_swarms_buttons_reach_it_and_a_refusal_is_a_sentence() -> None:
 def test_recording_that_fails_is_told() -> None:
     deck = SCENES["running"]()
     assert "Recording" not in texts(open_page(deck))
-    deck.problem = "Recording waits: /a_b is locked by another program, close it (12 records wait in memory)."
+    deck.problem = "Recording waits: /a_b is locked by another program, close it (12 records waiting in memory)."
     assert "Recording waits\\: /a\\_b is locked" in texts(open_page(deck))
 
 

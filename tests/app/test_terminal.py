@@ -61,7 +61,7 @@ def test_recording_that_failed_is_told_and_no_csv_promised(monkeypatch: pytest.M
     first, *rest = printed.splitlines()
     assert "Recording waits: /dev/null" in first
     assert "Recording failed: /dev/null" in "".join(rest)
-    assert "3 records were lost" in "".join(rest)
+    assert "3 records lost" in "".join(rest)
     assert "CSV" not in printed
     assert refusal is None
 

@@ -91,7 +91,7 @@ def test_full_queue_loses_the_oldest_and_says_so(path: Path) -> None:
     for number in range(25):
         recorder.interval(interval(number))
     assert (recorder.behind, recorder.lost) == (10, 15)
-    assert "15 records were lost" in str(recorder.problem)
+    assert "15 records could not be stored" in str(recorder.problem)
     recorder.flush()
     assert [turn for (turn,) in rows(path, "SELECT turn FROM intervals")] == list(range(15, 25))
     assert list_sessions(path)[0].lost == 15
@@ -132,7 +132,7 @@ def test_trouble_is_told_kept_in_memory_and_recovered_from(
         recorder.interval(interval(number))
     assert recorder.flush() == 0
     assert words in str(recorder.problem)
-    assert "2,000 records wait in memory" in str(recorder.problem)
+    assert "2,000 records waiting in memory" in str(recorder.problem)
     recorder.event(event())
     assert recorder.flush() == 0
     assert recorder.behind == 2001
@@ -257,11 +257,11 @@ def test_what_a_run_leaves_unstored_is_counted_as_lost(
         recorder.interval(interval(number))
     recorder.close()
     assert recorder.stored is stored
-    assert "2,500 records were lost" in str(recorder.loss)
+    assert "2,500 records lost" in str(recorder.loss)
     path.with_name("full").unlink()
     recorder.flush()
     assert recorder.stored
-    assert recorder.loss == "500 records were lost."
+    assert recorder.loss == "500 records lost."
 
 
 def test_columns_that_an_older_table_lacks_are_added(path: Path) -> None:
