@@ -17,6 +17,7 @@ from engine.snapshot import CardScale, Sample, Snapshot
 from engine.telemetry.hardware import HardwareReader, HardwareSample
 from engine.words import counted
 from engine.workload.readers import load_workload
+from engine.workload.status import SwarmStatus
 from engine.workload.swarm import Swarm
 from panels.deck_view import SwarmState, TableName
 from panels.units import fraction
@@ -100,6 +101,11 @@ class Deck:
         return self._buttons
 
     @property
+    def status(self) -> SwarmStatus:
+        """The swarm's own, with its counts."""
+        return self._swarm.status
+
+    @property
     def recorder(self) -> Recorder:
         return self._recorder
 
@@ -115,6 +121,9 @@ class Deck:
 
     def recorded(self) -> str:
         return self._recorder.session
+
+    def recording_problem(self) -> str | None:
+        return self._recorder.problem
 
     def export(self, table: TableName) -> Iterator[bytes]:
         """The session's CSV in pieces. Raises Refused before the first when nothing is recorded yet."""

@@ -17,6 +17,7 @@ from engine.workload.swarm import checked_agents, checked_speed
 
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 10**3, "MB": 10**6, "GB": 10**9, "": 1}
 SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B?)\s*")
+LARGEST_SIZE = 2**63 - 1
 OFF = frozenset({"0", "off", "no", "false"})
 
 
@@ -54,7 +55,10 @@ def size_of(text: str) -> int:
     match = SIZE.fullmatch(text)
     if match is None or match[2] not in UNITS:
         raise Refused(f"{text!r} is no size; give a number and a unit, such as 15.5GiB or 512MiB")
-    return round(float(match[1]) * UNITS[match[2]])
+    found = float(match[1]) * UNITS[match[2]]
+    if found > LARGEST_SIZE:
+        raise Refused("that size is larger than any memory; give a number and a unit, such as 15.5GiB or 512MiB")
+    return round(found)
 
 
 def _number(name: str, text: str) -> float:

@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
@@ -15,6 +15,7 @@ from app.deck import Deck, DeckConfig
 from engine.errors import Refused
 from engine.snapshot import HostState, Snapshot
 from engine.turn import Priority
+from engine.words import counted
 from panels.figures import cards
 from panels.scale import Scale
 from panels.units import seconds as duration
@@ -41,7 +42,10 @@ def run_swarm(config: DeckConfig, seconds: float | None, console: Console | None
             deck.stop()
     if last.state == HostState.FAILED:
         raise Refused(last.error or "the engine stopped on a fault")
-    console.print(summary(last, deck.recorder.session))
+    status = deck.status
+    console.print(summary(last, deck.recorder.session if deck.recorder.stored else "", ending_words(deck)))
+    if status.problem and status.blocked_fraction is None and last.bands is not None:
+        raise Refused(f"no turn ran: {status.problem}")
 
 
 def _watch(deck: Deck, seconds: float | None, ending: threading.Event, console: Console) -> Snapshot:
@@ -59,14 +63,30 @@ def _watch(deck: Deck, seconds: float | None, ending: threading.Event, console: 
                 last = snapshot
                 ready_at = ready_at or time.monotonic()
             if console.is_terminal:
-                live.update(screen(snapshot))
+                live.update(Group(screen(snapshot), *map(Text, troubles(deck))))
             elif time.monotonic() - lined_at >= LINE_EVERY_S:
                 lined_at = time.monotonic()
-                console.print(line(snapshot), markup=False, highlight=False, soft_wrap=True)
+                console.print(
+                    "; ".join([line(snapshot), *troubles(deck)]), markup=False, highlight=False, soft_wrap=True
+                )
             if seconds is not None and ready_at is not None and time.monotonic() - ready_at >= seconds:
                 break
             ending.wait(REDRAW_S)
     return last
+
+
+def troubles(deck: Deck) -> list[str]:
+    """What is wrong now, one sentence each: the swarm has no turn for a reason, or records are not stored."""
+    status = deck.status
+    return [one for one in (None if status.live else status.problem, deck.recorder.problem) if one]
+
+
+def ending_words(deck: Deck) -> list[str]:
+    """What went wrong on the whole, one sentence each."""
+    status = deck.status
+    counts = f"{counted(status.refused, 'turn')} refused, {status.failed} failed; the latest: "
+    told = counts if status.refused or status.failed else ""
+    return [one for one in (status.problem and told + status.problem, deck.recorder.loss) if one]
 
 
 def line(snapshot: Snapshot) -> str:
@@ -106,14 +126,15 @@ def screen(snapshot: Snapshot) -> RenderableType:
     return Group(head, figures, turns, more)
 
 
-def summary(snapshot: Snapshot, session: str) -> RenderableType:
-    """What the run came to."""
+def summary(snapshot: Snapshot, session: str, troubles: Sequence[str] = ()) -> RenderableType:
+    """What the run came to. `session`: the one that can be exported, '' when nothing of it is stored."""
     if snapshot.bands is None:
-        return Text("Stopped before the engine was ready.")
-    table = Table("figure", "value", "", title=f"{snapshot.model}, session {session}", title_justify="left")
+        return Group(Text("Stopped before the engine was ready."), *map(Text, troubles))
+    table = Table("figure", "value", "", title=f"{snapshot.model}, session {snapshot.session}", title_justify="left")
     for card in cards(snapshot, Scale(snapshot.card)):
         table.add_row(card.label, card.value, card.sub)
-    return Group(table, Text(f"CSV: parkdeck export --session {session}"))
+    csv = [f"CSV: parkdeck export --session {session}"] if session else []
+    return Group(table, *map(Text, (*troubles, *csv)))
 
 
 @contextmanager

@@ -22,7 +22,6 @@ class EventKind(StrEnum):
     CANCEL = "cancel"
     PAUSE = "pause"
     STALL = "stall"
-    REFUSE = "refuse"
     ENGINE = "engine"
     SWARM = "swarm"
 

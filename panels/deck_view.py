@@ -49,3 +49,7 @@ class DeckView(Protocol):
     def recorded(self) -> str:
         """The session that is exported: the one that began last, '' before any has."""
         ...
+
+    def recording_problem(self) -> str | None:
+        """Why records are not stored, one sentence; None when all is well."""
+        ...

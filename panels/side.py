@@ -26,7 +26,6 @@ TONES = {
     EventKind.UNBLOCK: "tool",
     EventKind.STALL: "bad",
     EventKind.FAIL: "bad",
-    EventKind.REFUSE: "bad",
 }
 
 

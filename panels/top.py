@@ -41,7 +41,15 @@ def line(snapshot: Snapshot, scale: Scale, wall: float) -> str:
     return " · ".join(parts)
 
 
-def render(snapshot: Snapshot) -> ScaleName:
+def warning(problem: str | None) -> str:
+    """A second line in Markdown: what keeps the recorder from storing."""
+    if problem is None:
+        return ""
+    plain = "".join("\\" + c if c in "\\`*_[]<>#|$~:" else c for c in problem)
+    return f"  \n:orange[{plain}]"
+
+
+def render(snapshot: Snapshot, recording_problem: str | None = None) -> ScaleName:
     """Draws the line and returns the scale that this tab's switch asks for."""
     word, colour = BADGES[snapshot.state]
     with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
@@ -54,5 +62,5 @@ def render(snapshot: Snapshot) -> ScaleName:
             )
             name = chosen or SCALES[0]
     scale = Scale(None if name == "this machine" else snapshot.card)
-    said.caption(line(snapshot, scale, time.time()), width="content")
+    said.caption(line(snapshot, scale, time.time()) + warning(recording_problem), width="content")
     return name

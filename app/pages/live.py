@@ -43,7 +43,7 @@ def _panels(deck: DeckView) -> None:
     control = deck.control
     snapshot = _kept(control.snapshot, deck)
     theme = _theme()
-    scale = scale_for(snapshot, top.render(snapshot))
+    scale = scale_for(snapshot, top.render(snapshot, deck.recording_problem()))
     # Its place is kept when it is empty, so that a word that comes and goes moves no element and remounts no chart.
     with st.container():
         states.render(control, snapshot)

@@ -7,7 +7,6 @@ import io
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from engine.clock import iso_utc
 from engine.errors import Refused
 from engine.record.cells import neutralised
 from engine.record.columns import SCALED_KV, SESSIONS, Column, Value, clean
-from engine.record.database import TABLES, database_path, open_for_reading
+from engine.record.database import TABLES, database_path, reading, refused_if_unreadable
 from engine.record.recorder import Recorder, Row, Unflushed
 
 FILES = {"timeline.csv": "intervals", "samples.csv": "samples", "events.csv": "events"}
@@ -41,15 +40,17 @@ def csv_chunks(name: str, session: str, path: Path | None = None, recorder: Reco
     source = path or (recorder.path if recorder is not None else database_path())
     table = FILES[name]
     start = waiting.start if waiting is not None and waiting.start is not None else _stored_start(source, session)
-    rows = _since_start(table, start, _rows(source, session, table, waiting))
-    return _chunks(table, _finisher(table, start), rows)
+    with refused_if_unreadable(source):
+        rows = _since_start(table, start, _rows(source, session, table, waiting))
+        finish = _finisher(table, start)
+    return _told(source, _chunks(table, finish, rows))
 
 
 def export_session(
     session: str, out: Path, path: Path | None = None, recorder: Recorder | None = None
 ) -> tuple[Path, ...]:
     """Writes the three files into the folder `out`, made if it is missing, and returns their paths. Raises Refused
-    for an unknown session or a folder that cannot be written."""
+    for an unknown session, a database that cannot be read or a folder that cannot be written."""
     written = []
     for name in FILES:
         chunks = csv_chunks(name, session, path, recorder)
@@ -67,7 +68,7 @@ def export_session(
 def _stored_start(path: Path, session: str) -> Row:
     """The session's row; raises Refused if it is not there."""
     names = ", ".join(f'"{column.name}"' for column in SESSIONS)
-    with closing(open_for_reading(path)) as connection:
+    with reading(path) as connection:
         found: Row | None = connection.execute(
             f"SELECT {names} FROM sessions WHERE id = ?", (clean(session),)
         ).fetchone()
@@ -82,7 +83,7 @@ def _rows(path: Path, session: str, table: str, waiting: Unflushed | None) -> It
     if waiting is None or waiting.last_row[table]:
         names = ", ".join(f'"{column.name}"' for column in TABLES[table])
         limit = -1 if waiting is None else waiting.last_row[table]
-        with closing(open_for_reading(path)) as connection:
+        with reading(path) as connection:
             yield from connection.execute(
                 f"SELECT {names} FROM {table} WHERE session = ? AND (? < 0 OR row <= ?) ORDER BY row",
                 (clean(session), limit, limit),
@@ -99,6 +100,11 @@ def _since_start(table: str, start: Row, rows: Iterator[Row]) -> Iterator[Row]:
     at, utc = names.index("at_s"), names.index("utc")
     began = float(start[[column.name for column in SESSIONS].index("started_utc")] or 0.0)
     return ((*values[:at], float(values[utc] or 0.0) - began, *values[at + 1 :]) for values in rows)
+
+
+def _told(source: Path, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    with refused_if_unreadable(source):
+        yield from chunks
 
 
 def _chunks(table: str, finish: "_Finisher", rows: Iterator[Row]) -> Iterator[bytes]:

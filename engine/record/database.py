@@ -2,14 +2,16 @@
 
 import os
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
+from engine.clock import iso_utc
 from engine.errors import Refused
 from engine.record.columns import EVENTS, INTERVALS, SAMPLES, SESSIONS, Column
 
@@ -49,20 +51,75 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Raises Refused when there is no such file, it is no database, or it is of a newer schema."""
-    if not path.is_file():
+    """Raises Refused when there is no such file, it is no database, or it is of a newer schema. A file whose log cannot
+    be made, in a folder that may not be written, is read without one."""
+    _check_file(path)
+    try:
+        return _connected(path, f"{path.absolute().as_uri()}?mode=rw")
+    except sqlite3.OperationalError as error:
+        if not _without_log(path):
+            raise _unreadable(path, error) from None
+    except sqlite3.Error as error:
+        raise _unreadable(path, error) from None
+    try:
+        return _connected(path, f"{path.absolute().as_uri()}?mode=ro&immutable=1")
+    except sqlite3.Error as error:
+        raise _unreadable(path, error) from None
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection as `open_for_reading` gives it; whatever SQLite raises while it is used is Refused too."""
+    with closing(open_for_reading(path)) as connection, refused_if_unreadable(path):
+        yield connection
+
+
+@contextmanager
+def refused_if_unreadable(path: Path) -> Iterator[None]:
+    """Damage that shows in SQLite, or in a value that is none of its column."""
+    try:
+        yield
+    except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _check_file(path: Path) -> None:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        found = None
+    except OSError as error:
+        raise Refused(f"{path} cannot be read ({error.strerror}); allow it, or set PARKDECK_DATA_DIR") from None
+    if found is None or not stat.S_ISREG(found.st_mode):
         raise Refused(f"there are no recorded sessions at {path}; run Parkdeck first, or set PARKDECK_DATA_DIR")
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+
+
+def _connected(path: Path, uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
     try:
         connection.execute("PRAGMA query_only=ON")
         _check_version(connection, path)
-    except sqlite3.Error as error:
-        connection.close()
-        raise Refused(f"{path} cannot be read ({error}); move it away if it is no Parkdeck database") from None
-    except Refused:
+    except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _without_log(path: Path) -> bool:
+    """Whether the file is whole without its write-ahead log."""
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size == 0
+    except OSError:
+        return True
+
+
+def _unreadable(path: Path, error: Exception) -> Refused:
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return Refused(f"{path} cannot be read ({text}); close the program that uses it")
+    if "unable to open" in text or "readonly" in text:
+        return Refused(f"{path} cannot be read ({text}); allow it, or copy its folder and set PARKDECK_DATA_DIR to it")
+    return Refused(f"{path} cannot be read ({text}); it is damaged or no Parkdeck database, move it away")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +150,21 @@ def list_sessions(path: Path | None = None) -> tuple[SessionInfo, ...]:
             (SELECT count(*) FROM samples p WHERE p.session = s.id),
             s.lost
         FROM sessions s ORDER BY s.started_utc DESC, s.id"""
-    with closing(open_for_reading(path or database_path())) as connection:
-        return tuple(SessionInfo(*found) for found in connection.execute(query))
+    with reading(path or database_path()) as connection:
+        return tuple(_session_info(found) for found in connection.execute(query))
+
+
+def _session_info(found: Sequence[object]) -> SessionInfo:
+    """Raises TypeError for a value that is none of its column, ValueError for an instant that no calendar has."""
+    text, instant, count = (str,), (int, float), (int,)
+    kinds = (text, instant, instant, text, text, count, count, count, count)
+    for value, kind in zip(found, kinds, strict=True):
+        if not isinstance(value, kind):
+            raise TypeError(f"{str(value)[:40]!r} is none of its column")
+    info = SessionInfo(*found)  # type: ignore[arg-type]
+    iso_utc(info.started_utc)
+    iso_utc(info.ended_utc)
+    return info
 
 
 def insert_statement(table: str) -> str:
@@ -104,6 +174,10 @@ def insert_statement(table: str) -> str:
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     found = connection.execute("SELECT max(version) FROM schema_version").fetchone()[0]
+    if found is not None and not isinstance(found, int):
+        raise Refused(
+            f"{path} has the schema {str(found)[:40]!r}, which is none; it is no Parkdeck database, move it away"
+        )
     if found is not None and found > SCHEMA_VERSION:
         raise Refused(
             f"{path} was written by a newer Parkdeck (schema {found}, this one knows {SCHEMA_VERSION}); update "

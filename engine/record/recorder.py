@@ -6,11 +6,11 @@ its oldest records are lost, counted, and `problem` says so. A process killed at
 it lacks at most what was waiting.
 """
 
+import os
 import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -18,8 +18,9 @@ from typing import Any, Generic, TypeVar
 from engine.errors import Refused
 from engine.events import Event, Interval
 from engine.record.columns import EVENTS, INTERVALS, SAMPLES, SESSIONS, Column, SessionStart, Value, clean, row
-from engine.record.database import TABLES, database_path, insert_statement, open_for_reading, open_for_writing
+from engine.record.database import TABLES, database_path, insert_statement, open_for_writing, reading
 from engine.snapshot import Sample, Snapshot
+from engine.words import counted
 
 R = TypeVar("R")
 DEFAULT_BOUND = 100_000
@@ -105,6 +106,7 @@ class Recorder:
         }
         self._lost_before = 0
         self._trouble: str | None = None
+        self._stored_session: str | None = None
 
     def begin(self, session: str, snapshot: Snapshot) -> None:
         self._session = session
@@ -145,9 +147,22 @@ class Recorder:
         """Why records are not stored, or that some were lost; one sentence, None when all is well."""
         lost = self.lost
         if self._trouble is not None:
-            kept = f"{self.behind:,} records wait in memory" + (f", {lost:,} were lost" if lost else "")
+            kept = f"{counted(self.behind, 'record')} waiting in memory" + (f", {lost:,} lost" if lost else "")
             return f"Recording waits: {self._trouble} ({kept})."
-        return f"{lost:,} records were lost while they could not be stored." if lost else None
+        return f"{counted(lost, 'record')} could not be stored." if lost else None
+
+    @property
+    def stored(self) -> bool:
+        """Whether the latest session is in the file, with what could be stored of it."""
+        return bool(self._session) and self._stored_session == self._session
+
+    @property
+    def loss(self) -> str | None:
+        """What is lost if the process ends now; one sentence, None when all is stored."""
+        missing = self.behind + self.lost
+        if self._trouble is not None:
+            return f"Recording failed: {self._trouble} ({counted(missing, 'record')} lost)."
+        return f"{counted(missing, 'record')} lost." if missing else None
 
     def flush(self) -> int:
         """Stores what is waiting; returns how many rows. Trouble is told by `problem`, never raised."""
@@ -191,9 +206,9 @@ class Recorder:
             return Unflushed(start, rows, self._last_rows())
 
     def _last_rows(self) -> Mapping[str, int]:
-        if not self._path.is_file():
+        if not os.path.isfile(self._path):
             return dict.fromkeys(TABLES, 0)
-        with closing(open_for_reading(self._path)) as connection:
+        with reading(self._path) as connection:
             return {
                 table: connection.execute(f"SELECT coalesce(max(row), 0) FROM {table}").fetchone()[0]
                 for table in TABLES
@@ -222,6 +237,7 @@ class Recorder:
             connection.execute(
                 "UPDATE sessions SET lost = ? WHERE id = ? AND lost <> ?", (lost, clean(self._session), lost)
             )
+        self._stored_session = begun[0].id if begun else None
         return unusable
 
     def _opened(self) -> sqlite3.Connection:
@@ -267,7 +283,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _sentence(path: Path, error: Exception) -> str:
-    text = str(error)
+    text = getattr(error, "strerror", None) or str(error)
     if "full" in text or getattr(error, "errno", None) == 28:
         return f"the disk of {path.parent} is full, free some space"
     if "locked" in text or "busy" in text:

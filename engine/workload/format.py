@@ -74,6 +74,8 @@ def _checked_header(value: Mapping[str, object]) -> Mapping[str, object]:
     version = value.get(MARK)
     if isinstance(version, bool) or not isinstance(version, int):
         raise Refused(f'the first line must be a header with "{MARK}": {VERSION}')
+    if version < VERSION:
+        raise Refused(f"there is no format {version}; this Parkdeck reads format {VERSION}")
     if version > VERSION:
         raise Refused(f"format {version} is newer than this Parkdeck knows ({VERSION}); update Parkdeck")
     return value

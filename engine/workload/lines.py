@@ -1,6 +1,7 @@
 """Reading text files line by line so that every complaint names the file and the line."""
 
 import json
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,9 +12,12 @@ MAX_LINE_BYTES = 16 << 20
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """(line number from 1, text without its end), blank lines left out. Raises Refused: cannot be opened, not UTF-8,
-    a line over 16 MiB, or nothing in it."""
+    a line over 16 MiB, nothing in it, or no regular file."""
     seen = False
     try:
+        # A pipe would wait for its writer.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Refused(f"{path}: cannot be read (it is no regular file); name a readable file")
         with path.open("rb") as file:
             number = 0
             while raw := file.readline(MAX_LINE_BYTES + 1):
@@ -31,13 +35,20 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def json_object(path: Path, number: int, text: str) -> Mapping[str, object]:
-    """One line as a JSON object. Raises Refused for broken JSON, NaN or Infinity, or another kind of value."""
+    """One line as a JSON object. Raises Refused for broken JSON, NaN or Infinity, another kind of value, or text
+    with half a character, which no file, page or database takes."""
 
     def no_constant(name: str) -> object:
         raise Refused(f"{path.name}, line {number}: {name} is no number; give finite numbers")
 
     try:
         value = json.loads(text, parse_constant=no_constant)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise Refused(
+            f"{path.name}, line {number}: a \\ud800 to \\udfff stands alone; write whole characters"
+        ) from None
     except json.JSONDecodeError as error:
         raise Refused(f"{path.name}, line {number}: broken JSON at column {error.colno} ({error.msg})") from None
     except ValueError as error:

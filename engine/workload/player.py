@@ -220,6 +220,9 @@ class Player:
         """The turn is given up; the agent tries its next one later, each time waiting twice as long."""
         self._counts["refused"] += 1
         self._problem = error
+        # Once until it is taken again: it may be refused every half a minute.
+        if agent.attempts == 0:
+            self._control.note(f"a turn of {agent.name} was refused: {error}", AUTHOR)
         if agent.turn is not None:
             self._control.cancel(agent.turn, AUTHOR)
         self._retry(agent, now)

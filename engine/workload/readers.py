@@ -25,10 +25,21 @@ def load_workload(name_or_path: str | Path = DEFAULT, max_context: int | None = 
         path = WORKLOADS / f"{name_or_path}.jsonl"
     else:
         path = Path(name_or_path)
-        if not path.exists():
+        if _missing(path):
             raise Refused(f"there is no workload {str(name_or_path)!r}; name a file or one of {', '.join(shipped())}")
     workload = _reader_for(path)(path)
     return workload if max_context is None else fit(workload, max_context)
+
+
+def _missing(path: Path) -> bool:
+    """False where it cannot be told: reading the file then says why."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _reader_for(path: Path) -> Callable[[Path], Workload]:

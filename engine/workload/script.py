@@ -5,7 +5,6 @@ generates `output` tokens and then blocks on a tool; the last round has no tool,
 """
 
 import dataclasses
-import math
 from dataclasses import dataclass
 
 from engine.errors import Refused
@@ -157,7 +156,8 @@ def _tokens(name: str, value: object, least: int) -> None:
 
 
 def _milliseconds(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise Refused(f"{name} {value!r} is not a number of milliseconds")
+    # Not through math.isfinite, which overflows on a long integer; NaN is in no range.
     if not 0 <= value <= MAX_WAIT_MS:
         raise Refused(f"{name} {value!r} is outside 0 to {MAX_WAIT_MS:,.0f} ms (a week)")

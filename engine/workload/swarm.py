@@ -1,7 +1,6 @@
 """The swarm as others use it: a thread that plays a workload against the engine, steered live from any thread."""
 
 import dataclasses
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -163,8 +162,9 @@ def checked_agents(agents: int) -> int:
 def checked_speed(speed: float) -> float:
     """Raises Refused."""
     low, high = SPEED_RANGE
-    if isinstance(speed, bool) or not isinstance(speed, int | float) or not math.isfinite(speed):
+    if isinstance(speed, bool) or not isinstance(speed, int | float) or speed != speed:
         raise Refused(f"speed {speed!r} is not a number; give one from {low:g} to {high:g}")
     if not low <= speed <= high:
-        raise Refused(f"speed {speed:g} is outside {low:g} to {high:g}; give one within")
+        # An integer too long for a float has no :g.
+        raise Refused(f"speed {min(max(speed, -1e9), 1e9):g} is outside {low:g} to {high:g}; give one within")
     return speed

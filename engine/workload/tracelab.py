@@ -51,13 +51,13 @@ def read_csv(path: Path) -> Workload:
     """Raises Refused with file and line: missing columns, wrong number of cells, a value that is no count, a round
     given twice."""
     lines = numbered_lines(path)
-    _, header = next(lines)
-    columns = [name.strip() for name in next(csv.reader([header]))]
+    first, header = next(lines)
+    columns = [name.strip() for name in _cells(path, first, header)]
     if missing := [name for name in CSV_COLUMNS if name not in columns]:
         raise Refused(f"{path.name}, line 1: column {missing[0]} is missing; needed are {', '.join(CSV_COLUMNS)}")
     sessions: dict[str, list[_Row]] = {}
     for number, text in lines:
-        cells = next(csv.reader([text]))
+        cells = _cells(path, number, text)
         if len(cells) != len(columns):
             raise Refused(f"{path.name}, line {number}: {len(cells)} cells where the header has {len(columns)}")
         values = dict(zip(columns, cells, strict=True))
@@ -73,6 +73,13 @@ def read_round_trace(path: Path) -> Workload:
         value = json_object(path, number, text)
         sessions.setdefault(_session(path, number, value.get("session_id")), []).append(_trace_row(path, number, value))
     return _workload(path, sessions)
+
+
+def _cells(path: Path, number: int, text: str) -> list[str]:
+    try:
+        return next(csv.reader([text]))
+    except csv.Error as error:
+        raise Refused(f"{path.name}, line {number}: not CSV ({error}); end lines with LF or CR LF") from None
 
 
 def _csv_row(path: Path, number: int, values: Mapping[str, str]) -> _Row:

@@ -57,6 +57,7 @@ def test_help_needs_nothing_heavy() -> None:
         (("swarm", "--agents", "5", "--workload", "nowhere"), "there is no workload 'nowhere'"),
         (("swarm", "--kv-dtype", "int3"), "KV precision 'int3' is not known"),
         (("up", "--ceiling", "much"), "is no size"),
+        (("up", "--ceiling", "9" * 400), "larger than any memory"),
         (("up", "--workload", "nope"), "there is no workload 'nope'"),
         (("up", "--agents", "-3"), "-3 is no number of agents"),
         (("up", "--speed", "-1"), "speed -1 is outside 0.01 to 100"),

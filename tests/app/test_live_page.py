@@ -129,6 +129,13 @@ def test_the_swarms_buttons_reach_it_and_a_refusal_is_a_sentence() -> None:
     assert "no text for a turn" in texts(tab).replace("\\", "")
 
 
+def test_recording_that_fails_is_told() -> None:
+    deck = SCENES["running"]()
+    assert "Recording" not in texts(open_page(deck))
+    deck.problem = "Recording waits: /a_b is locked by another program, close it (12 records waiting in memory)."
+    assert "Recording waits\\: /a\\_b is locked" in texts(open_page(deck))
+
+
 def test_names_from_outside_are_not_markup() -> None:
     deck = SCENES["failed"]()
     deck.control.error = "[click](http://x) <b>bold</b> $x$ `code`"

@@ -64,6 +64,8 @@ class FakeDeck:
         )
     )
 
+    problem: str | None = None
+
     def hardware(self) -> HardwareSample | None:
         return self.reading
 
@@ -73,3 +75,6 @@ class FakeDeck:
     def recorded(self) -> str:
         snapshot = self.control.snapshot
         return snapshot.session if snapshot.bands is not None else ""
+
+    def recording_problem(self) -> str | None:
+        return self.problem

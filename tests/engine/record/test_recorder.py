@@ -14,6 +14,7 @@ import pytest
 
 from engine.errors import Refused
 from engine.record.columns import COUNTER_NAMES, INTERVALS, RATE_NAMES
+from engine.record.csv_export import export_session
 from engine.record.database import SCHEMA_VERSION, database_path, list_sessions, open_for_writing
 from engine.record.recorder import Recorder
 from engine.snapshot import Counters, Rates
@@ -90,7 +91,7 @@ def test_full_queue_loses_the_oldest_and_says_so(path: Path) -> None:
     for number in range(25):
         recorder.interval(interval(number))
     assert (recorder.behind, recorder.lost) == (10, 15)
-    assert "15 records were lost" in str(recorder.problem)
+    assert "15 records could not be stored" in str(recorder.problem)
     recorder.flush()
     assert [turn for (turn,) in rows(path, "SELECT turn FROM intervals")] == list(range(15, 25))
     assert list_sessions(path)[0].lost == 15
@@ -131,7 +132,7 @@ def test_trouble_is_told_kept_in_memory_and_recovered_from(
         recorder.interval(interval(number))
     assert recorder.flush() == 0
     assert words in str(recorder.problem)
-    assert "2,000 records wait in memory" in str(recorder.problem)
+    assert "2,000 records waiting in memory" in str(recorder.problem)
     recorder.event(event())
     assert recorder.flush() == 0
     assert recorder.behind == 2001
@@ -187,6 +188,80 @@ def test_missing_damaged_or_foreign_files(path: Path) -> None:
     recorder.interval(interval())
     recorder.flush()
     assert "damaged or no database" in str(recorder.problem)
+
+
+def overwritten(path: Path) -> None:
+    """Every page but the first, which tells that it is a database."""
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\xa5" * (len(data) - 4096))
+
+
+def changed(*statements: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        overwritten,
+        changed("UPDATE schema_version SET version = 'abc'"),
+        changed("DROP TABLE intervals", "CREATE TABLE intervals (other)"),
+        changed("DROP TABLE sessions", "CREATE TABLE sessions (other)"),
+        changed("UPDATE sessions SET started_utc = 'then'"),
+        changed("UPDATE sessions SET started_utc = 1e300", "UPDATE intervals SET end_utc = 1e300"),
+        changed("UPDATE intervals SET start_utc = x'ff', end_utc = 'then', agent = cast(x'ff' AS TEXT)"),
+    ],
+)
+def test_damage_of_any_kind_is_a_sentence(path: Path, tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    recorder = begun(path)
+    for number in range(300):
+        recorder.interval(interval(number))
+    recorder.close()
+    damage(path)
+    for read in (lambda: list_sessions(path), lambda: export_session("s1", tmp_path / "out", path)):
+        with pytest.raises(Refused, match="move it away") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+    recorder.interval(interval())
+    recorder.flush()
+
+
+def test_a_file_whose_log_cannot_be_made_is_read_without_one(path: Path) -> None:
+    recorder = begun(path)
+    recorder.interval(interval())
+    recorder.close()
+    path.with_name(f"{path.name}-shm").symlink_to("nowhere/at-all")
+    assert list_sessions(path)[0].intervals == 1
+    path.with_name(f"{path.name}-wal").write_bytes(b"rows that only the log has")
+    with pytest.raises(Refused, match="copy its folder"):
+        list_sessions(path)
+
+
+@pytest.mark.parametrize(("connect", "stored"), [(full_disk, True), (open_error, False)])
+def test_what_a_run_leaves_unstored_is_counted_as_lost(
+    path: Path, connect: Callable[[Path], sqlite3.Connection], stored: bool
+) -> None:
+    recorder = begun(path, connect=connect, bound=2000)
+    assert not recorder.stored
+    path.parent.mkdir()
+    if stored:
+        recorder.flush()
+    path.with_name("full").touch()
+    recorder.close()
+    for number in range(2500):
+        recorder.interval(interval(number))
+    recorder.close()
+    assert recorder.stored is stored
+    assert "2,500 records lost" in str(recorder.loss)
+    path.with_name("full").unlink()
+    recorder.flush()
+    assert recorder.stored
+    assert recorder.loss == "500 records lost."
 
 
 def test_columns_that_an_older_table_lacks_are_added(path: Path) -> None:

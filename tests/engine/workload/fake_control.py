@@ -65,6 +65,7 @@ class FakeControl:
     unblocked: list[tuple[float, Unblock]] = field(default_factory=list)
     cancelled: list[TurnId] = field(default_factory=list)
     queue: deque[FakeTurn] = field(default_factory=deque)
+    noted: list[tuple[str, str]] = field(default_factory=list)
     context_seconds: float = 0.0
     turn_seconds: float = 0.0
     busy_slot_seconds: float = 0.0
@@ -199,6 +200,12 @@ class FakeControl:
 
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
         raise AssertionError("the swarm turns no knobs")
+
+    def note(self, text: str, author: str = "api") -> "Future[None]":
+        self.noted.append((text, author))
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
 
     def restart(self, model: str | None = None, backend: str | None = None) -> None:
         raise AssertionError("the swarm restarts nothing")

@@ -40,6 +40,13 @@ def test_defaults_and_byte_order_mark(tmp_path: Path) -> None:
         (AGENT, "line 1"),
         (HEADER, "no agents"),
         ('{"parkdeck_workload": 2}\n' + AGENT, "newer"),
+        ('{"parkdeck_workload": 0}\n' + AGENT, "line 1: there is no format 0"),
+        ('{"parkdeck_workload": -5}\n' + AGENT, "line 1: there is no format -5"),
+        (HEADER.replace('"w"', r'"\ud800"') + AGENT, "line 1: .*stands alone"),
+        (HEADER + AGENT.replace('"a"', r'"\uDFFF"'), "line 2: .*stands alone"),
+        (HEADER + AGENT.replace("20", "9" * 400), "line 2: wait_ms"),
+        (HEADER + AGENT.replace('"agent"', '"arrival_ms": ' + "9" * 400 + ', "agent"'), "line 2: arrival_ms"),
+        (HEADER + AGENT.replace('"rounds"', '"think_ms": ' + "9" * 400 + ', "rounds"'), "line 2: think_ms"),
         (HEADER + "{", "line 2: broken JSON"),
         (HEADER + "[1]", "line 2: expected a JSON object"),
         (HEADER + AGENT.replace("20", "NaN"), "line 2: NaN"),
@@ -63,6 +70,10 @@ def test_refused(tmp_path: Path, content: str | bytes, words: str) -> None:
         read_workload(written(tmp_path, content))
     assert "w.jsonl" in str(caught.value) or "workload 'w'" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_whole_character_in_two_escapes_is_taken(tmp_path: Path) -> None:
+    assert read_workload(written(tmp_path, HEADER + AGENT.replace('"a"', r'"\ud83d\ude00"'))).agents[0].name == "😀"
 
 
 def test_unknown_name_lists_the_shipped() -> None:

@@ -99,6 +99,9 @@ def test_refused_submissions_back_off_are_counted_and_shown() -> None:
     assert player.status.refused == len(control.submitted)
     assert player.status.problem == "the arena holds 100 tokens, this turn needs 400"
     assert player.status.live == 0
+    assert control.noted == [
+        ("a turn of a was refused: the arena holds 100 tokens, this turn needs 400", "swarm"),
+    ]
     control.refuse = lambda request: None
     play(player, control, 60.0)
     assert player.status.turns_done > 3

@@ -1,5 +1,6 @@
 """TraceLab's CSV and round trace, from small samples of our own in its formats."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,9 @@ def test_long_contexts_are_cut_with_a_note() -> None:
         (CSV.replace("12.5", "nan"), "line 4: tool_wait_after_ms 'nan'"),
         (CSV.replace("12.5", "inf"), "line 4: tool_wait_after_ms"),
         (CSV.replace("12.5", "12,5"), "line 4: 8 cells"),
+        (CSV.replace("12.5", "12\r.5"), "line 4: not CSV"),
+        (CSV.replace("12.5", "1" * 200_000), "line 4: not CSV"),
+        (CSV.replace("\n", "\r"), "line 1: not CSV"),
         (CSV.replace("12.5", ""), "line 4: tool_wait_after_ms ''"),
         (CSV.replace("7,1000,2", "7,1000,1"), "line 5: round 1 of session '7' was given on line 4"),
         (CSV.replace("8,1600,0,0,900", "8,1600,0,0,0"), "line 3: the first round"),
@@ -60,6 +64,7 @@ def test_long_contexts_are_cut_with_a_note() -> None:
         (TRACE.replace("10:00:05.500Z", "5 past 10"), "line 2: timestamp"),
         (TRACE.replace('"round_index": 2', '"round_index": 1'), "line 3: round 1"),
         (TRACE + "{broken", "line 5: broken JSON at column"),
+        (TRACE.replace("s:two", r"\ud800"), "line 4: .*stands alone"),
         (TRACE.replace('"session_id": "s:two"', '"session_id": null'), "line 4: session_id"),
     ],
 )
@@ -76,3 +81,8 @@ def test_missing_and_unreadable(tmp_path: Path) -> None:
         load_workload(tmp_path / "none.csv")
     with pytest.raises(Refused, match="cannot be read"):
         load_workload(tmp_path)
+    with pytest.raises(Refused, match="cannot be read"):
+        load_workload(tmp_path / ("long" * 100))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Refused, match="cannot be read"):
+        load_workload(tmp_path / "pipe")
