@@ -40,7 +40,7 @@ class Mode:
 
 
 def modes(depth: Depth, backend: str) -> tuple[Mode, ...]:
-    tokens = {"quick": 40, "default": 200, "full": 200}[depth]
+    tokens = {"quick": 32, "default": 200, "full": 200}[depth]
     runs = {"quick": 1, "default": 2, "full": 6}[depth]
     exact_tokens = {"quick": 12, "default": 200, "full": 200}[depth]
     verbs = ("pause", "swap", "block", "drop")
