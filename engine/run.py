@@ -228,13 +228,15 @@ class Run:
         self._each_sink(lambda sink: sink.sample(sample))
 
     def _each_sink(self, tell: Callable[[Sink], None]) -> None:
-        """A sink that raises is cut off and told on stderr; the engine goes on without it."""
+        """A sink that raises is cut off and told, on stderr and as an event; the engine goes on without it."""
         for sink in self._sinks:
             try:
                 tell(sink)
-            except Exception:  # noqa: BLE001 -- who writes down what happened must not stop it
+            except Exception as fault:  # noqa: BLE001 -- who writes down what happened must not stop it
                 traceback.print_exc()
                 self._sinks = tuple(kept for kept in self._sinks if kept is not sink)
+                if self._core is not None:
+                    self._core.event(EventKind.ENGINE, "engine", f"a recorder failed ({fault!r}) and stores no more")
 
 
 def blank_snapshot(state: HostState, session: str, clock: EngineClock, config: HostConfig) -> Snapshot:

@@ -1,13 +1,21 @@
 """What every body takes from outside: tokens, contexts and sampling values within their ranges."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from engine.errors import Refused
 from engine.turn import Sampling, TurnId
 
 MAX_TEMPERATURE = 10.0
 SEED_BITS = 64
+
+
+def check_new(turn: TurnId, known: Container[TurnId], tokens: Sequence[int]) -> None:
+    """A turn that is to be opened is not among `known` and has tokens. Raises Refused."""
+    if turn in known:
+        raise Refused(f"Turn {turn} is open already; give each turn an id of its own.")
+    if not tokens:
+        raise Refused("A turn needs at least one token; give a prompt.")
 
 
 def check_tokens(tokens: Sequence[int], context: int, max_context: int, vocab_size: int) -> None:

@@ -91,6 +91,7 @@ def test_a_sink_that_raises_is_cut_off_and_the_others_go_on(capfd: pytest.Captur
     host.start()
     host.wait_ready(WAIT_S)
     works(host)
+    assert any("a recorder failed" in event.text for event in host.events())
     assert host.stop(WAIT_S)
     assert kept.intervals
     assert host.snapshot.state is HostState.STOPPED

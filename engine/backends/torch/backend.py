@@ -12,7 +12,7 @@ import torch
 
 from engine.backends.base import Converted, DeviceMemory, Holding, Moved, StepPlan, StepResult
 from engine.backends.hostmem import available_host_bytes, host_pool_limit
-from engine.backends.limits import check_keep, check_tokens, validated
+from engine.backends.limits import check_keep, check_new, check_tokens, validated
 from engine.backends.torch.arena import Arena, aligned_bytes
 from engine.backends.torch.calibrate import measure_costs
 from engine.backends.torch.convert import convert_arena, load_kernels, scratch_bytes
@@ -95,10 +95,7 @@ class TorchBackend:
     def open(self, turn: TurnId, tokens: Sequence[int], sampling: Sampling) -> None:
         """Raises Refused for an id that is open, no tokens, a token outside the vocabulary, too many tokens for the
         model's context, or sampling values out of range."""
-        if turn in self._turns:
-            raise Refused(f"Turn {turn} is open already; give each turn an id of its own.")
-        if not tokens:
-            raise Refused("A turn needs at least one token; give a prompt.")
+        check_new(turn, self._turns, tokens)
         check_tokens(tokens, len(tokens), self.max_context, self.vocab_size)
         seed = validated(sampling).seed
         drawn = secrets.randbits(64) if seed is None else seed

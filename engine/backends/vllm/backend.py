@@ -13,7 +13,7 @@ from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import Request
 
 from engine.backends.base import Converted, DeviceMemory, Holding, Moved, StepPlan, StepResult, TurnStep
-from engine.backends.limits import check_keep, check_tokens, validated
+from engine.backends.limits import check_keep, check_new, check_tokens, validated
 from engine.backends.vllm.calibrate import CALIBRATION_UNITS, measure_costs
 from engine.backends.vllm.hostpool import HostPool
 from engine.backends.vllm.scheduler import ParkingScheduler
@@ -87,10 +87,7 @@ class VllmBackend:
     def open(self, turn: TurnId, tokens: Sequence[int], sampling: Sampling) -> None:
         """Raises Refused for an id that is open, no tokens, a token outside the vocabulary, too many tokens for the
         model's context, or sampling values out of range."""
-        if turn in self._turns:
-            raise Refused(f"Turn {turn} is open already; give each turn an id of its own.")
-        if not tokens:
-            raise Refused("A turn needs at least one token; give a prompt.")
+        check_new(turn, self._turns, tokens)
         check_tokens(tokens, len(tokens), self.max_context, self.vocab_size)
         params = self._params(validated(sampling))
         state = _Turn(turn, self._request(turn, 0, tokens, params), params)
