@@ -56,7 +56,8 @@ def open_body(config: BodyConfig, report: Report) -> Body:
     """Load the model and build the backend. Raises ModelError or Refused with one sentence for the user."""
     import torch
 
-    from engine.telemetry.card import card_scale, load_card, standin_arena_tokens
+    from engine.cards.scale import card_scale, standin_arena_tokens
+    from engine.cards.store import load_card
 
     choice = chosen_backend(config.backend)
     report(Startup("load", None, "looking for the model"))

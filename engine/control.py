@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.events import Event, Interval
+from engine.events import Event, Interval, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
 from engine.snapshot import Sample, Snapshot
@@ -62,6 +62,10 @@ class Control(Protocol):
 
     def events(self) -> Sequence[Event]:
         """The latest events, oldest first; bounded in number."""
+        ...
+
+    def moves(self) -> Sequence[MoveCost]:
+        """What each swap and recompute of the session cost, oldest first; the latest few thousand."""
         ...
 
     def submit(self, request: TurnRequest, listener: Listener | None = None, author: str = "api") -> "Future[TurnId]":

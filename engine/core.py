@@ -13,7 +13,7 @@ from engine.body import Body
 from engine.clock import EngineClock
 from engine.costs import Costs
 from engine.errors import CorruptCopy
-from engine.events import Event, EventKind, Interval
+from engine.events import Event, EventKind, Interval, MoveCost
 from engine.knobs import Knobs
 from engine.ledger import Ledger, LiveTurn
 from engine.models.loaded import ServedModel
@@ -24,6 +24,7 @@ from engine.view import Reason
 from engine.words import counted
 
 EVENTS_KEPT = 500
+MOVES_KEPT = 5_000
 GOVERNOR = "governor"
 COST_WEIGHT = 0.2
 
@@ -49,6 +50,7 @@ class Core:
         self.counters = Counters()
         self.step = 0
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.moves: deque[MoveCost] = deque(maxlen=MOVES_KEPT)
         self._on_event = on_event
         self._warning: str | None = None
 

@@ -17,6 +17,14 @@ class BadKnob(Refused):
     """A knob value outside its range; the old value stays in force."""
 
 
+class BadField(Refused):
+    """A value that a form cannot take. `field` names it as the form does; the text is the sentence beside it."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(text)
+        self.field = field
+
+
 class UnknownTurn(Refused):
     """The turn is not known (never was, or ended and was forgotten)."""
 

@@ -22,6 +22,7 @@ class EventKind(StrEnum):
     CANCEL = "cancel"
     PAUSE = "pause"
     STALL = "stall"
+    RECOMPUTE = "recompute"
     ENGINE = "engine"
     SWARM = "swarm"
 
@@ -45,6 +46,20 @@ class Event:
     new: str | None = None
     nbytes: int | None = None
     seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveCost:
+    """What one move really cost. `kind` is SWAP_OUT, SWAP_IN or RECOMPUTE; `tokens`: the context whose KV was moved or
+    computed again; `nbytes`: moved (0 for a recompute); `seconds`: of the copy, or of the steps that computed it."""
+
+    kind: EventKind
+    utc: float
+    turn: TurnId
+    agent: str
+    tokens: int
+    nbytes: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from engine.clock import EngineClock
 from engine.commands import Commands
 from engine.control import Listener, Sink, Unblock
 from engine.errors import Refused
-from engine.events import Event
+from engine.events import Event, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
 from engine.models.resolve import check_choice
@@ -147,6 +147,9 @@ class Host:
 
     def events(self) -> Sequence[Event]:
         return self._run.events() if self._run else ()
+
+    def moves(self) -> Sequence[MoveCost]:
+        return self._run.moves() if self._run else ()
 
     # -- commands ---------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from engine.commands import Commands
 from engine.control import Sink
 from engine.core import Core, core_over
 from engine.errors import ParkdeckError, Refused
-from engine.events import Event, EventKind, Interval
+from engine.events import Event, EventKind, Interval, MoveCost
 from engine.knobs import Knobs
 from engine.loop import Loop, Ticked
 from engine.models.loaded import ServedModel
@@ -90,6 +90,9 @@ class Run:
 
     def events(self) -> Sequence[Event]:
         return self._core.events.copy() if self._core else ()
+
+    def moves(self) -> Sequence[MoveCost]:
+        return self._core.moves.copy() if self._core else ()
 
     def ask(self, act: Callable[[Commands], T]) -> "Future[T]":
         future: Future[T] = Future()

@@ -10,7 +10,7 @@ from typing import Any
 from engine.backends.base import DeviceMemory
 from engine.control import Listener, Unblock
 from engine.errors import ModelError, Refused
-from engine.events import Event, EventKind
+from engine.events import Event, EventKind, MoveCost
 from engine.geometry import KVDtype, KVGeometry
 from engine.knobs import Knobs, change
 from engine.models.loaded import LoadedModel
@@ -99,6 +99,9 @@ class FakeControl:
     def events(self) -> Sequence[Event]:
         script = () if self.empty or self.state == HostState.STARTING else _script_events()
         return tuple(replace(e, utc=self.start_utc + e.at) for e in (*script, *self.extra_events) if e.at <= self.at)
+
+    def moves(self) -> Sequence[MoveCost]:
+        return () if self.empty or self.state == HostState.STARTING else _script_moves(self.at, self.start_utc)
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
@@ -309,3 +312,19 @@ def _row(
         in_phase_s=age, queued_s=age if phase in (Phase.PAUSED, Phase.WAITING) and not held else 0.0,
         preemptions=preemptions, swaps=int(tier == Tier.HOST), recomputed_tokens=640 if tier == Tier.DROPPED else 0,
     )  # fmt: skip
+
+
+def _script_moves(at: float, start_utc: float) -> tuple[MoveCost, ...]:
+    """A round trip or a recompute every five seconds, of contexts from 300 to 2,000 tokens."""
+    per_token = GEOMETRY.bytes_per_token(KVDtype.FP16)
+    moves = []
+    for index in range(int(at / 5)):
+        tokens, utc = 300 + 170 * (index % 11), start_utc + 5 * index
+        turn, agent = TurnId(index), f"agent {index % 6}"
+        if index % 4 == 3:
+            moves.append(MoveCost(EventKind.RECOMPUTE, utc, turn, agent, tokens, 0, tokens / 480))
+            continue
+        nbytes = tokens * per_token
+        moves.append(MoveCost(EventKind.SWAP_OUT, utc, turn, agent, tokens, nbytes, nbytes / 4.1e9))
+        moves.append(MoveCost(EventKind.SWAP_IN, utc + 2, turn, agent, tokens, nbytes, nbytes / 5.3e9))
+    return tuple(moves)

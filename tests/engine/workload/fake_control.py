@@ -10,7 +10,7 @@ from typing import Any, cast
 from engine.control import Listener, Unblock
 from engine.costs import Costs
 from engine.errors import Refused, UnknownTurn
-from engine.events import Event
+from engine.events import Event, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import LoadedModel
 from engine.snapshot import HostState, Sample, Snapshot
@@ -178,6 +178,9 @@ class FakeControl:
     def _tell(self, turn: FakeTurn, phase: Phase, finish: Finish | None, error: str | None = None) -> None:
         if turn.listener is not None:
             turn.listener(TurnUpdate(turn.id, (1,), "x", phase, turn.context, finish, error))
+
+    def moves(self) -> Sequence[MoveCost]:
+        return ()
 
     def samples(self, since: float = float("-inf")) -> Sequence[Sample]:
         return ()

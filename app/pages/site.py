@@ -1,0 +1,29 @@
+"""The pages over the one deck, and their names in the top line."""
+
+from functools import partial
+
+import streamlit as st
+
+from app.pages import live, planner, prices
+from panels.components import ASSETS
+from panels.deck_view import DeckView
+
+ICON = ASSETS / "theme" / "icon.svg"
+
+
+def _live(deck: DeckView | None) -> None:
+    if deck is None:
+        st.error("No engine runs behind this page. Start it with `streamlit run app` or `parkdeck up`.")
+    else:
+        live.page(deck)
+
+
+def run(deck: DeckView | None) -> None:
+    """The page that the address names, with the others one click away."""
+    st.set_page_config(page_title="Parkdeck", page_icon=str(ICON), layout="wide", initial_sidebar_state=280)
+    pages = [
+        st.Page(partial(_live, deck), title="Live", icon=":material/stacked_bar_chart:", url_path="live", default=True),
+        st.Page(partial(planner.page, deck), title="Planner", icon=":material/straighten:", url_path="planner"),
+        st.Page(partial(prices.page, deck), title="Prices", icon=":material/payments:", url_path="prices"),
+    ]
+    st.navigation(pages, position="top").run()

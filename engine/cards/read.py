@@ -1,0 +1,195 @@
+"""Card profiles from TOML. Every mistake is one sentence that names the place in the file."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.cards.fields import FIELDS, checked_figure, checked_known, checked_source, finite
+from engine.cards.profile import (
+    Calibration,
+    CardProfile,
+    CopyPoint,
+    DecodePoint,
+    Figure,
+    Known,
+    PrefillPoint,
+    Preset,
+)
+from engine.errors import BadField, Refused
+from engine.layout import LayerGroup, TurnLayout
+
+LARGEST_COUNT = 1_000_000
+LARGEST_STATE = 1 << 40
+LONGEST_TEXT = 500
+_TEXTS = ("id", "name", "architecture", "memory", "model")
+_ROUNDED = "rounded_bytes_per_token"
+_KV_ROOM = "kv_room"
+
+
+def read_profile(path: Path) -> CardProfile:
+    """Raises Refused, which names the file, for one that cannot be read or is no card profile."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{path.name}: cannot be read as a card profile ({error})") from None
+    return profile_from_text(text, path.name)
+
+
+def profile_from_text(text: str, file: str) -> CardProfile:
+    """As `read_profile`; `file` is the name that the sentence carries."""
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Refused(f"{file}: cannot be read as a card profile ({error})") from None
+    try:
+        return profile_from_table(table)
+    except Refused as error:
+        raise Refused(f"{file}: {error}") from None
+
+
+def profile_from_table(table: Mapping[str, Any]) -> CardProfile:
+    """Raises BadField or Refused for the first thing that cannot be."""
+    stated: dict[str, Any] = {name: _text(table, name, required=name in ("id", "name")) for name in _TEXTS}
+    stated |= {name: _figure(table, name) for name in FIELDS}
+    presets = table.get("presets")
+    if not isinstance(presets, list) or not presets:
+        raise Refused("presets are missing; give at least one [[presets]]")
+    calibration = table.get("calibration")
+    profile = CardProfile(
+        **stated,
+        presets=tuple(_preset(one) for one in presets),
+        calibration=None if calibration is None else _calibration(_table(calibration, "[calibration]")),
+    )
+    check_profile(profile)
+    return profile
+
+
+def check_profile(profile: CardProfile) -> None:
+    """What no single field can show. Raises BadField."""
+    if profile.kv_budget_bytes <= 0:
+        raise BadField("usable", "Weights and runtime leave no bytes for KV under usable; check the three figures")
+    names = [preset.name for preset in profile.presets]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadField("presets", f"Preset {name!r} is there twice; give each its own name")
+
+
+def _figure(table: Mapping[str, Any], name: str) -> Figure:
+    entry = _table(table.get(name), f"[{name}]")
+    try:
+        return checked_figure(name, *(entry.get(part) for part in ("value", "unit", "known", "source")))
+    except BadField as error:
+        raise BadField(name, f"[{name}] {error}") from None
+
+
+def _preset(entry: object) -> Preset:
+    table = _table(entry, "[[presets]]")
+    name = _text(table, "name", required=True)
+    where = f"preset {name!r}"
+    groups = table.get("groups")
+    if groups is None:
+        shape = [_count(table, part, where) for part in ("layers", "kv_heads", "head_dim")]
+        read: tuple[LayerGroup, ...] = (LayerGroup(shape[0], shape[1], (shape[2], shape[2])),)
+    elif isinstance(groups, list) and groups:
+        read = tuple(_group(_table(group, f"{where} groups"), where) for group in groups)
+    else:
+        raise BadField("presets", f"{where} groups are no list of layer groups; give [[presets.groups]]")
+    state = _count(table, "state_bytes", where, default=0, high=LARGEST_STATE)
+    limit = _count(table, "max_context", where, default=0, high=LARGEST_STATE) or None
+    notes = table.get("notes", [])
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        raise BadField("presets", f"{where} notes are no list of texts")
+    layout = TurnLayout(name, read, state, limit, tuple(notes))
+    known, source = _origin(table, where)
+    return Preset(layout, known, source, *(_stated(table, part, where) for part in (_ROUNDED, _KV_ROOM)))
+
+
+def _group(table: Mapping[str, Any], where: str) -> LayerGroup:
+    layers, heads = (_count(table, part, where) for part in ("layers", "heads"))
+    widths = table.get("widths")
+    if not isinstance(widths, list) or not 1 <= len(widths) <= 2:
+        raise BadField("presets", f"{where} widths {widths!r} are not one or two whole numbers over 0")
+    for width in widths:
+        _whole(width, "widths", where)
+    window = None if table.get("window") is None else _count(table, "window", where, high=LARGEST_STATE)
+    return LayerGroup(layers, heads, tuple(widths), window)
+
+
+def _stated(table: Mapping[str, Any], name: str, where: str) -> Figure | None:
+    """A study's own figure in bytes, if it gives one."""
+    if table.get(name) is None:
+        return None
+    entry = _table(table[name], f"{where} {name}")
+    value = finite(entry.get("value"))
+    units = ("B",) if name == _ROUNDED else ("GB", "GiB")
+    if value is None or not 0 < value < LARGEST_STATE or entry.get("unit") not in units:
+        raise BadField("presets", f"{where} {name} is not a number over 0 in {' or '.join(units)}")
+    return Figure(value, str(entry["unit"]), *_origin(entry, f"{where} {name}"))
+
+
+def _calibration(table: Mapping[str, Any]) -> Calibration:
+    def rows(name: str, *columns: str) -> list[list[Any]]:
+        read = []
+        for row in table.get(name, []) if isinstance(table.get(name, []), list) else []:
+            cells = [finite(_table(row, f"[[calibration.{name}]]").get(column)) for column in columns]
+            if any(cell is None or cell <= 0 for cell in cells):
+                raise Refused(f"[[calibration.{name}]] needs numbers over 0 for {', '.join(columns)}")
+            read.append(cells)
+        return read
+
+    def error(name: str) -> float:
+        value = finite(table.get(name))
+        if value is None or value < 0:
+            raise Refused(f"[calibration] {name} {table.get(name)!r} is not a number from 0")
+        return value
+
+    return Calibration(
+        at=_text(table, "at"),
+        backend=_text(table, "backend"),
+        model=_text(table, "model"),
+        copies=tuple(
+            CopyPoint(int(size), out, back)
+            for size, out, back in rows("copies", "block_bytes", "out_bytes_per_s", "back_bytes_per_s")
+        ),
+        prefills=tuple(PrefillPoint(int(chunk), rate) for chunk, rate in rows("prefills", "chunk", "tokens_per_s")),
+        decodes=tuple(
+            DecodePoint(int(turns), int(context), int(kv), s)
+            for turns, context, kv, s in rows("decodes", "turns", "context", "kv_bytes", "seconds")
+        ),
+        decode_error=error("decode_error"),
+        decode_worst=error("decode_worst"),
+    )
+
+
+def _count(
+    table: Mapping[str, Any], name: str, where: str, default: int | None = None, high: int = LARGEST_COUNT
+) -> int:
+    value = table.get(name, default)
+    return _whole(value, name, where, low=1 if default is None else 0, high=high)
+
+
+def _whole(value: object, name: str, where: str, low: int = 1, high: int = LARGEST_COUNT) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise BadField("presets", f"{where} {name} {value!r} is not a whole number from {low} to {high:,}")
+    return value
+
+
+def _origin(entry: Mapping[str, Any], where: str) -> tuple[Known, str]:
+    known = checked_known("presets", where, entry.get("known"))
+    return known, checked_source("presets", where, entry.get("source"))
+
+
+def _table(value: object, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise Refused(f"{name} is missing or no table")
+    return value
+
+
+def _text(entry: Mapping[str, Any], name: str, required: bool = False) -> str:
+    value = entry.get(name, "")
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        raise BadField(name, f"{name} is no text of at most {LONGEST_TEXT} characters")
+    if required and not value.strip():
+        raise BadField(name, f"{name} is empty; give it a text")
+    return value.strip()
