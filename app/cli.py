@@ -4,12 +4,14 @@ import inspect
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from app.columns import print_columns
 
 ERROR = 2
 INTERRUPTED = 130
@@ -29,6 +31,10 @@ MAKE = typer.Typer(
     pretty_exceptions_enable=False,
 )
 BackendOption = Annotated[str | None, typer.Option("--backend", help="What runs the model: auto, torch, vllm or twin.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
+ModelArgument = Annotated[str | None, typer.Argument(help="config.json, GGUF file, folder or Hugging Face id.")]
+CardOption = Annotated[str, typer.Option("--card", help="A card's id, or a profile's file.")]
+PresetOption = Annotated[str | None, typer.Option("--preset", help="A model's shape that the card's profile has.")]
 ENGINE_OPTIONS: dict[str, tuple[str, Any]] = {
     "model": ("PARKDECK_MODEL", _text("--model", "GGUF file, safetensors folder or Hugging Face id.")),
     "backend": ("PARKDECK_BACKEND", BackendOption),
@@ -130,7 +136,49 @@ def models() -> None:
     if not rows:
         typer.echo("No model is in the cache yet; the default one is fetched on the first start.")
         return
-    _table("model", "size", "kind", "from", "path", rows=rows)
+    print_columns("model", "size", "kind", "from", "path", rows=rows)
+
+
+@MAKE.command()
+@told
+def plan(
+    model: ModelArgument = None,
+    card: CardOption = "rx9070xt",
+    preset: PresetOption = None,
+    slots: Annotated[int | None, typer.Option("--slots", help="Turns that decode together.")] = None,
+    context: Annotated[int | None, typer.Option("--context", help="Tokens of an average turn.")] = None,
+    long: Annotated[int | None, typer.Option("--long", help="Tokens of one long turn.")] = None,
+    reserve: Annotated[int | None, typer.Option("--reserve", help="Tokens that a slot would reserve up front.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What fits under a card's ceiling, on paper: running, paused and long turns at fp16 and q8."""
+    from app.paper import run_plan
+
+    load = {"slots": slots, "mean_context": context, "long_context": long, "max_context": reserve}
+    run_plan(model, card, preset, load, as_json=as_json)
+
+
+@MAKE.command()
+@told
+def prices(
+    model: ModelArgument = None,
+    card: CardOption = "rx9070xt",
+    preset: PresetOption = None,
+    context: Annotated[list[int] | None, typer.Option("--context", help="Tokens of a row; may be repeated.")] = None,
+    kv_dtype: Annotated[str, typer.Option("--kv-dtype", help="fp16 or q8.")] = "fp16",
+    link: Annotated[float | None, typer.Option("--link", help="GB/s to the host and back.")] = None,
+    prefill: Annotated[float | None, typer.Option("--prefill", help="Prompt tokens computed per second.")] = None,
+    host: Annotated[float | None, typer.Option("--host", help="GB of pinned host memory.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="A token by its shape, not as its study rounds.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What parking costs on a card, on paper: swap out and back against recompute."""
+    from app.paper import run_prices
+
+    run_prices(
+        model, card, preset, contexts=context or (), store=kv_dtype, link=link, prefill=prefill, host=host,
+        exact=exact, as_json=as_json,
+    )  # fmt: skip
 
 
 @MAKE.command()
@@ -155,7 +203,7 @@ def bench(
     name: Annotated[str | None, typer.Argument(help="Which bench; without it they are listed.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Within 50 s on 2 cores.")] = False,
     full: Annotated[bool, typer.Option("--full", help="As long as it takes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")] = False,
+    as_json: JsonOption = False,
     backend: BackendOption = "torch",
 ) -> None:
     """Measure one promise: exit status 0 all targets met, 1 one missed, 2 it could not run."""
@@ -197,14 +245,7 @@ def _list_sessions() -> None:
         counts = (one.intervals, one.events, one.samples, one.lost)
         lasted = f"{one.ended_utc - one.started_utc:,.0f}"
         rows.append((one.id, started, lasted, one.model, *(f"{count:,}" for count in counts)))
-    _table("session", "started, UTC", "lasted, s", "model", "intervals", "events", "samples", "lost", rows=rows)
-
-
-def _table(*titles: str, rows: Sequence[Sequence[str]]) -> None:
-    """One row a line, however wide the terminal is: an id or a path that is cut cannot be used."""
-    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-    for cells in (titles, *rows):
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    print_columns("session", "started, UTC", "lasted, s", "model", "intervals", "events", "samples", "lost", rows=rows)
 
 
 def _free_port(port: int) -> int:
