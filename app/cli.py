@@ -92,13 +92,14 @@ def with_engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def up(
     chosen: dict[str, str],
     port: Annotated[int | None, typer.Option("--port", help="Port of the page; the next free one if taken.")] = None,
+    engine: Annotated[bool, typer.Option("--engine/--no-engine", help="Start the engine with the page.")] = True,
 ) -> None:
     """Start the page, the engine and the swarm: the same as `streamlit run app`."""
     # Until the server runs nothing has to be ended, and Streamlit's command line would print 'Aborted!'.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     from app.settings import config_from
 
-    os.environ.update(chosen)
+    os.environ.update(chosen | ({} if engine else {"PARKDECK_ENGINE": "off"}))
     config_from()
     command = ["run", str(Path(__file__).resolve().parent)]
     if port is not None:

@@ -30,7 +30,8 @@ PAGE = "page"
 @dataclass(frozen=True, slots=True)
 class DeckConfig:
     """`workload`: a name from assets/workloads or a path; `agents` None: as many as the workload says; `swarm`: let it
-    start with the engine."""
+    start with the engine; `engine`: start that with the deck, else it waits for the page's button and so does the
+    swarm."""
 
     host: HostConfig = field(default_factory=HostConfig)
     workload: str = DEFAULT_WORKLOAD
@@ -38,6 +39,7 @@ class DeckConfig:
     speed: float = 1.0
     seed: int = 0
     swarm: bool = True
+    engine: bool = True
     database: Path | None = None
 
 
@@ -69,9 +71,10 @@ class Deck:
                 return
             # A sample that is skipped on a busy machine is no news.
             logging.getLogger("apscheduler").setLevel(logging.ERROR)
-            self._host.start()
-            if self._config.swarm:
-                self._swarm.start()
+            if self._config.engine:
+                self._host.start()
+                if self._config.swarm:
+                    self._swarm.start()
             self._schedule = start_schedule(self._recorder, self._hardware.sample)
 
     def stop(self) -> None:

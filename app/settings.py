@@ -22,8 +22,8 @@ OFF = frozenset({"0", "off", "no", "false"})
 
 
 def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
-    """PARKDECK_MODEL, _BACKEND, _WORKLOAD, _AGENTS, _SPEED, _KV_DTYPE, _POLICY, _CEILING, and _SWARM (off: it waits
-    for its button). Raises Refused or BadKnob for a value that cannot be, before anything is loaded."""
+    """PARKDECK_MODEL, _BACKEND, _WORKLOAD, _AGENTS, _SPEED, _KV_DTYPE, _POLICY, _CEILING, _SWARM and _ENGINE
+    (off: each waits for its button). Raises Refused or BadKnob for a value that cannot be, before anything is loaded."""
     knobs = Knobs().changed(
         {
             name: environment[variable]
@@ -42,7 +42,8 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
     config = DeckConfig(
         host=HostConfig(body=replace(body, model=environment.get("PARKDECK_MODEL") or None), knobs=knobs),
         workload=workload,
-        swarm=environment.get("PARKDECK_SWARM", "").strip().lower() not in OFF,
+        swarm=_on(environment, "PARKDECK_SWARM"),
+        engine=_on(environment, "PARKDECK_ENGINE"),
     )
     agents, speed = environment.get("PARKDECK_AGENTS"), environment.get("PARKDECK_SPEED")
     if agents:
@@ -59,6 +60,10 @@ def size_of(text: str) -> int:
     if found > LARGEST_SIZE:
         raise Refused("that size is larger than any memory; give a number and a unit, such as 15.5GiB or 512MiB")
     return round(found)
+
+
+def _on(environment: Mapping[str, str], name: str) -> bool:
+    return environment.get(name, "").strip().lower() not in OFF
 
 
 def _number(name: str, text: str) -> float:

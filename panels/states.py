@@ -44,7 +44,7 @@ def render(control: Control, snapshot: Snapshot) -> None:
             _restart(control, snapshot, "What was recorded so far stays in the CSV files.")
         case HostState.STOPPED:
             st.info("The engine is stopped.", icon=":material/pause_circle:")
-            _restart(control, snapshot, "")
+            _restart(control, snapshot, "Planner and Prices need no engine.", "Start the engine")
         case HostState.STALLED:
             text = _sentence(snapshot.stalled or "no turn can run")
             st.warning(f"**Stalled.** {text}", icon=":material/hourglass_empty:")
@@ -61,11 +61,12 @@ def _starting(startup: Startup | None) -> None:
     box.caption(next_stages(stage) or f"Stages: {', '.join(STAGES)}; what is cached already is skipped.")
 
 
-def _restart(control: Control, snapshot: Snapshot, note: str) -> None:
+def _restart(control: Control, snapshot: Snapshot, note: str, label: str = "Restart the engine") -> None:
     before = snapshot.ran_before
-    label = f"Back to {_plain(before)}" if before else "Restart the engine"
+    label = f"Back to {_plain(before)}" if before else label
+    icon = ":material/play_arrow:" if label.startswith("Start") else ":material/restart_alt:"
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button(label, key="restart", icon=":material/restart_alt:", type="primary", on_click=control.restart)
+        st.button(label, key="restart", icon=icon, type="primary", on_click=control.restart)
         if note:
             st.caption(note)
 

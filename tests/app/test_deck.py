@@ -46,6 +46,19 @@ def test_starting_again_starts_nothing_more(deck: Deck) -> None:
     )
 
 
+def test_an_engine_that_is_off_waits_for_its_button(tmp_path: Path) -> None:
+    body = BodyConfig(model=str(tmp_path / "nowhere.gguf"))
+    deck = Deck(DeckConfig(host=HostConfig(body=body), engine=False, database=tmp_path / "sessions.sqlite"))
+    deck.start()
+    try:
+        assert deck.control.snapshot.state == HostState.STOPPED
+        assert not any(name.startswith("parkdeck-engine") for name in threads())
+        deck.control.restart()
+        wait_until(lambda: deck.control.snapshot.state == HostState.FAILED)
+    finally:
+        deck.stop()
+
+
 def test_start_returns_at_once_and_a_bad_model_is_a_sentence(deck: Deck) -> None:
     began = time.monotonic()
     deck.start()

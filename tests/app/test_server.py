@@ -164,15 +164,17 @@ def test_settings_from_the_environment() -> None:
             "PARKDECK_POLICY": "recompute-only",
             "PARKDECK_CEILING": "15.5GiB",
             "PARKDECK_SWARM": "off",
+            "PARKDECK_ENGINE": "Off",
             "PARKDECK_MODEL": "/models/x.gguf",
         }
     )
-    assert (config.agents, config.speed, config.swarm) == (5, 2.5, False)
+    assert (config.agents, config.speed, config.swarm, config.engine) == (5, 2.5, False, False)
     assert config.host.body.kv_dtype == KVDtype.Q8
     assert config.host.body.ceiling_bytes == 16_642_998_272
     assert config.host.body.model == "/models/x.gguf"
     assert config.host.knobs.policy == "recompute-only"
     assert settings.config_from({}).swarm
+    assert settings.config_from({}).engine
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,11 @@ def test_per_token() -> None:
     assert row.recompute_s * 1e3 == pytest.approx(1.04, abs=0.005)
 
 
+def test_a_ninth_turn_in_one_piece_freezes_the_others() -> None:
+    """An 8k prompt at the author's prefill rate."""
+    assert STUDY.row(8_000).recompute_s == pytest.approx(8.3, abs=0.05)
+
+
 def test_break_even() -> None:
     assert pytest.approx(170_000, rel=0.001) == STUDY.break_even_prefill_tok_s
     assert pytest.approx(340_000, rel=0.001) == STUDY.break_even_restore_only_tok_s
