@@ -1,12 +1,22 @@
-"""Which card and which model the paper pages are about."""
+"""Which card and which model the paper pages are about: the box in the sidebar."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from engine.cards.profile import CardProfile, Preset
-from engine.cards.store import DEFAULT_CARD, card_names, load_card
+from engine.cards.profile import CardProfile, Figure, Preset
+from engine.cards.read import check_profile
+from engine.cards.store import DEFAULT_CARD, THIS_MACHINE, CardEntry, CardList, delete, list_cards, load_card
+from engine.errors import BadField, ParkdeckError, Refused
+from engine.layout import Store
+from panels import card_editor
+from panels.card_state import ReadModel, choose_card, edit, keep, kept
 from panels.deck_view import DeckView
+from panels.plain import plain
+from panels.units import size
+
+READ = "read:"
+OF_CARD = "card:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +29,167 @@ class Choice:
 
 def render(deck: DeckView | None) -> Choice:
     """Draws the choice in the sidebar and returns what is in force. `deck`: None without an engine."""
-    names = card_names()
-    card = load_card(st.selectbox("Card", names, index=names.index(DEFAULT_CARD), key="paper_card"))
-    presets = [preset.name for preset in card.presets]
-    return Choice(card, card.preset(st.selectbox("Model", presets, key="paper_preset")))
+    cards = list_cards()
+    entry, stored = _card(cards)
+    card = kept().edits.get(entry.id, stored)
+    choice = _model(card)
+    card_editor.render(card, stored, entry)
+    _unreadable(cards)
+    return choice
+
+
+def on_card(card: CardProfile, model: ReadModel) -> Choice:
+    """The model with its own weights on the card. Raises BadField where they leave no bytes for KV."""
+    if model.weights is None:
+        return Choice(card, model.preset)
+    loaded = replace(card, weights=model.weights, model=model.preset.name)
+    try:
+        check_profile(loaded)
+    except BadField:
+        raise BadField(
+            "weights",
+            f"{model.preset.name} has {size(model.weights.amount)} of weights, which leave no bytes for KV under "
+            f"{size(card.usable.amount)}; choose a larger card or a smaller model",
+        ) from None
+    return Choice(loaded, model.preset)
+
+
+def card_label(entry: CardEntry, is_edited: bool) -> str:
+    """How a card stands in the list."""
+    if entry.id == THIS_MACHINE:
+        name = "This machine, measured" if entry.name.casefold() == "this machine" else f"This machine: {entry.name}"
+    else:
+        name = f"{entry.name} · own" if entry.own else entry.name
+    return f"{name} · edited" if is_edited else name
+
+
+def preset_label(preset: Preset) -> str:
+    per_token = size(preset.layout.bytes_per_token(Store.FP16))
+    return f"{preset.name} · {per_token.replace('.0 ', ' ')}/token"
+
+
+def _card(cards: CardList) -> tuple[CardEntry, CardProfile]:
+    """Draws the list of cards. One that was chosen and cannot be read any more leaves the default."""
+    usable = {entry.id: entry for entry in cards.usable()}
+    try:
+        stored = load_card(kept().card) if kept().card in usable else load_card(DEFAULT_CARD)
+    except Refused:
+        stored = load_card(DEFAULT_CARD)
+    if stored.id != kept().card:
+        choose_card(stored.id)
+    st.session_state.paper_card = stored.id
+    edits = kept().edits
+    st.selectbox(
+        "Card",
+        list(usable),
+        key="paper_card",
+        format_func=lambda card_id: card_label(usable[card_id], card_id in edits) if card_id in usable else card_id,
+        on_change=lambda: choose_card(st.session_state.paper_card),
+    )
+    card = edits.get(stored.id, stored)
+    st.caption(plain(" · ".join(filter(None, (card.memory, card.architecture, card.model)))))
+    if stored.id in edits:
+        with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
+            st.badge("edited, not saved", icon=":material/edit:", color="orange")
+            st.button("Reset", key="paper_reset", type="tertiary", on_click=edit, args=(stored.id, None))
+    return usable[stored.id], stored
+
+
+def _model(card: CardProfile) -> Choice:
+    """Draws the list of models and the field that reads another."""
+    place = st.container()
+    _read_another()
+    now = kept()
+    options = {OF_CARD + preset.name: preset for preset in card.presets}
+    if now.model is not None:
+        options[READ] = now.model.preset
+    chosen = READ if now.on_model and now.model else OF_CARD + now.preset
+    chosen = chosen if chosen in options else next(iter(options))
+    st.session_state.paper_preset = chosen
+    with place:
+        st.selectbox(
+            "Model",
+            list(options),
+            key="paper_preset",
+            format_func=lambda key: preset_label(options[key]) if key in options else key,
+            on_change=_chosen_model,
+        )
+        if chosen != READ or now.model is None:
+            return Choice(card, options[chosen])
+        return _read_model(card, now.model)
+
+
+def _read_model(card: CardProfile, model: ReadModel) -> Choice:
+    try:
+        choice = on_card(card, model)
+    except BadField as refusal:
+        st.markdown(f":red[{plain(str(refusal))}]")
+        first = card.presets[0]
+        st.caption(f"The page shows {plain(first.name)} instead.")
+        return Choice(card, first)
+    weights = f"{size(model.weights.amount)} of weights from its files" if model.weights else "the card's weights"
+    st.caption(f"With {weights}; decode step and prefill rate stay the card's.")
+    return choice
+
+
+def _chosen_model() -> None:
+    chosen: str = st.session_state.paper_preset
+    if chosen == READ:
+        keep(replace(kept(), on_model=True))
+    else:
+        keep(replace(kept(), on_model=False, preset=chosen.removeprefix(OF_CARD)))
+
+
+def _read_another() -> None:
+    now = kept()
+    st.session_state.paper_wanted = now.wanted
+    st.text_input(
+        "Model from a file or Hugging Face id",
+        key="paper_wanted",
+        placeholder="model.gguf, a folder, org/model",
+        autocomplete="off",
+        help="Reads the shape from config.json or the GGUF header; no weights are loaded.",
+        on_change=lambda: keep(replace(kept(), wanted=st.session_state.paper_wanted.strip(), problem="")),
+    )
+    if now.wanted and not now.problem and (now.model is None or now.model.wanted != now.wanted):
+        with st.spinner("Reading its shape"):
+            _take(now.wanted)
+    if problem := kept().problem:
+        st.markdown(f":red[{plain(problem)}]")
+
+
+def _take(wanted: str) -> None:
+    from engine.models.layout_reader import read_layout
+
+    try:
+        paper = read_layout(wanted)
+    except ParkdeckError as error:
+        keep(replace(kept(), problem=str(error)))
+        return
+    weights = None if paper.weights_bytes is None else Figure(paper.weights_bytes, "B", "measured", paper.source)
+    model = ReadModel(wanted, Preset(paper.layout, "published", paper.source), weights)
+    keep(replace(kept(), model=model, on_model=True))
+
+
+def _unreadable(cards: CardList) -> None:
+    """Own cards that cannot be read, each with its reason and the way to be rid of it."""
+    broken = [entry for entry in cards.cards if entry.problem]
+    if cards.problem:
+        st.caption(f":orange[{plain(cards.problem)}]")
+    if not broken:
+        return
+    count = "1 card" if len(broken) == 1 else f"{len(broken)} cards"
+    with st.expander(f"{count} cannot be read", icon=":material/warning:"):
+        for number, entry in enumerate(broken):
+            st.caption(plain(entry.problem or ""))
+            if st.button("Delete this file", key=f"paper_broken_{number}_{entry.id}", type="tertiary"):
+                _delete_broken(entry.id)
+
+
+def _delete_broken(card_id: str) -> None:
+    try:
+        delete(card_id)
+    except Refused as refusal:
+        st.markdown(f":red[{plain(str(refusal))}]")
+        return
+    st.rerun()

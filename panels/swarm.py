@@ -10,6 +10,7 @@ from engine.errors import ParkdeckError
 from panels import following
 from panels.asking import Answer
 from panels.deck_view import SwarmControl
+from panels.plain import plain
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MAX_AGENTS = 256
@@ -66,11 +67,11 @@ def _line(note: str, now: float) -> None:
     answer: Answer | None = st.session_state.get("swarm_answer")
     recent = answer is not None and now - st.session_state.swarm_answered_at < ANSWER_SHOWN_S
     if answer is None or not recent:
-        st.caption(_plain(note))
+        st.caption(plain(note))
     elif answer.tone == "bad":
-        st.caption(f":red[{_plain(answer.text)}]")
+        st.caption(f":red[{plain(answer.text)}]")
     else:
-        st.caption(_plain(f"{answer.text} {note}"))
+        st.caption(plain(f"{answer.text} {note}"))
 
 
 def _press(verb: Callable[[], str]) -> None:
@@ -90,8 +91,3 @@ def _moved(name: str, verb: Callable[[Any], str]) -> None:
 def _answered(answer: Answer) -> None:
     st.session_state.swarm_answer = answer
     st.session_state.swarm_answered_at = time.monotonic()
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown leaves as it is."""
-    return "".join("\\" + c if c in "\\`*_{}[]<>()#+-.!|$~:" else c for c in text)

@@ -99,9 +99,10 @@ def allowed(field: Field, unit: str) -> str:
     if field.whole:
         return f"a whole number from {field.low:,.0f} to {field.high:,.0f} {unit}"
     low, high = (bound / UNITS[unit] for bound in (field.low, field.high))
-    return f"{low:.3g} to {high:,.6g} {unit}"
+    least = "more than 0 and at most" if 0 < low < 1e-3 else f"{low:,.6g} to"
+    return f"{least} {high:,.10g} {unit}"
 
 
 def _said(value: object) -> str:
-    text = repr(value)
+    text = f"{value:.15g}" if isinstance(value, float) else repr(value)
     return text if len(text) <= 40 else text[:40] + "..."

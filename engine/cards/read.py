@@ -22,6 +22,7 @@ from engine.layout import LayerGroup, TurnLayout
 LARGEST_COUNT = 1_000_000
 LARGEST_STATE = 1 << 40
 LONGEST_TEXT = 500
+LARGEST_FILE = 1 << 18
 _TEXTS = ("id", "name", "architecture", "memory", "model")
 _ROUNDED = "rounded_bytes_per_token"
 _KV_ROOM = "kv_room"
@@ -30,10 +31,22 @@ _KV_ROOM = "kv_room"
 def read_profile(path: Path) -> CardProfile:
     """Raises Refused, which names the file, for one that cannot be read or is no card profile."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{path.name}: cannot be read as a card profile ({error})") from None
-    return profile_from_text(text, path.name)
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise Refused(f"{path.name}: cannot be read as a card profile ({error.strerror or error})") from None
+    return profile_from_bytes(content, path.name)
+
+
+def profile_from_bytes(content: bytes, file: str) -> CardProfile:
+    """As `read_profile`; `file` is the name that the sentence carries."""
+    if len(content) > LARGEST_FILE:
+        raise Refused(f"{file}: larger than {LARGEST_FILE >> 10} KiB and so no card profile; choose the file of one")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Refused(f"{file}: no text in UTF-8 and so no card profile; choose the .toml file of one") from None
+    return profile_from_text(text, file)
 
 
 def profile_from_text(text: str, file: str) -> CardProfile:

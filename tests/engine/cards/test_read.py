@@ -6,7 +6,7 @@ import pytest
 
 from engine.cards.profile import GIB
 from engine.cards.read import profile_from_text, read_profile
-from engine.cards.store import SHIPPED, card_names, load_card
+from engine.cards.store import SHIPPED, load_card, shipped_ids
 from engine.errors import Refused
 from engine.layout import Store
 
@@ -15,7 +15,7 @@ TEXT = (SHIPPED / "rx9070xt.toml").read_text()
 
 def test_the_shipped_card() -> None:
     card = load_card()
-    assert "rx9070xt" in card_names()
+    assert "rx9070xt" in shipped_ids()
     assert card.usable.amount == 15.5 * GIB
     assert card.kv_budget_bytes == 9.5 * GIB
     per_token = {preset.name: preset.layout.bytes_per_token(Store.FP16) for preset in card.presets}
@@ -24,7 +24,7 @@ def test_the_shipped_card() -> None:
         card.preset("none")
 
 
-@pytest.mark.parametrize("name", card_names())
+@pytest.mark.parametrize("name", shipped_ids())
 def test_every_shipped_figure_says_where_it_is_from(name: str) -> None:
     card = load_card(name)
     assert card.id == name

@@ -1,0 +1,84 @@
+"""A profile from what somebody typed into a form: every figure is checked, and every wrong one has its sentence."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.cards.fields import FIELDS, checked_figure
+from engine.cards.profile import CardProfile, Figure
+from engine.cards.read import LONGEST_TEXT, check_profile
+from engine.errors import BadField
+
+BY_HAND = "set by hand"
+MEASURED = frozenset({"decode_base", "decode_per_turn", "decode_per_kv_byte", "prefill", "link_out", "link_back"})
+"""The figures that a calibration states."""
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One figure as it stands in a form. `value`: as typed."""
+
+    value: str
+    unit: str
+    known: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """`card`: None while `problems` (field -> sentence; `name` is the card's) are not empty."""
+
+    card: CardProfile | None
+    problems: dict[str, str]
+
+
+def entry_of(figure: Figure) -> Entry:
+    return Entry(f"{figure.value:.15g}", figure.unit, figure.known, figure.source)
+
+
+def edited(card: CardProfile, name: str, entries: Mapping[str, Entry]) -> Edited:
+    """`card` with the figures of `entries` (all of FIELDS). A value that was changed while its source was left as it
+    was is no longer what that source says: it becomes assumed, set by hand."""
+    problems: dict[str, str] = {}
+    figures: dict[str, Any] = {}
+    for field in FIELDS:
+        try:
+            figures[field] = _figure(field, entries[field], getattr(card, field))
+        except BadField as refusal:
+            problems[field] = str(refusal)
+    stated = name.strip()
+    if not stated or len(stated) > LONGEST_TEXT:
+        problems["name"] = f"The name is {'too long' if stated else 'empty'}; give 1 to {LONGEST_TEXT} characters"
+    if problems:
+        return Edited(None, problems)
+    changed = replace(card, name=stated, **figures)
+    try:
+        check_profile(changed)
+    except BadField as refusal:
+        return Edited(None, {refusal.field: str(refusal)})
+    if any(getattr(changed, field) != getattr(card, field) for field in MEASURED):
+        changed = replace(changed, calibration=None)
+    return Edited(changed, {})
+
+
+def _figure(field: str, entry: Entry, before: Figure) -> Figure:
+    if entry == entry_of(before):
+        return before
+    figure = checked_figure(field, _number(entry.value), entry.unit, entry.known, entry.source)
+    moved = figure.amount != before.amount
+    if moved and (figure.known, figure.source) == (before.known, before.source):
+        return replace(figure, known="assumed", source=BY_HAND)
+    return figure
+
+
+def _number(typed: str) -> float | str:
+    """The number, or the text itself where it is none."""
+    text = typed.strip()
+    if _THOUSANDS.fullmatch(text):
+        text = text.replace(",", "")
+    try:
+        return text if "_" in text else float(text)
+    except ValueError:
+        return text
