@@ -9,6 +9,7 @@ import typer
 
 from app.columns import print_columns
 from engine.cards.fields import checked_figure
+from engine.cards.model import with_model
 from engine.cards.profile import GIB, CardProfile, Preset
 from engine.cards.store import load_card
 from engine.errors import Refused
@@ -32,10 +33,8 @@ def chosen(model: str | None, card: str, preset: str | None) -> tuple[CardProfil
     from engine.models.layout_reader import read_layout
 
     read = read_layout(model)
-    if read.weights_bytes is not None:
-        weights = checked_figure("weights", read.weights_bytes, "B", "measured", read.source)
-        profile = replace(profile, weights=weights, model=read.layout.name)
-    return profile, Preset(read.layout, "published", read.source)
+    shape = Preset(read.layout, "published", read.source)
+    return with_model(profile, shape, read.weights_bytes), shape
 
 
 def changed(card: CardProfile, **figures: tuple[float | None, str]) -> CardProfile:

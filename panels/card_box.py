@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from engine.cards.profile import CardProfile, Figure, Preset
-from engine.cards.read import check_profile
+from engine.cards.model import with_model
+from engine.cards.profile import CardProfile, Preset
 from engine.cards.store import DEFAULT_CARD, THIS_MACHINE, CardEntry, CardList, delete, list_cards, load_card
 from engine.errors import BadField, ParkdeckError, Refused
 from engine.layout import Store
@@ -38,29 +38,14 @@ def render(deck: DeckView | None) -> Choice:
     return choice
 
 
-def on_card(card: CardProfile, model: ReadModel) -> Choice:
-    """The model with its own weights on the card. Raises BadField where they leave no bytes for KV."""
-    if model.weights is None:
-        return Choice(card, model.preset)
-    loaded = replace(card, weights=model.weights, model=model.preset.name)
-    try:
-        check_profile(loaded)
-    except BadField:
-        raise BadField(
-            "weights",
-            f"{model.preset.name} has {size(model.weights.amount)} of weights, which leave no bytes for KV under "
-            f"{size(card.usable.amount)}; choose a larger card or a smaller model",
-        ) from None
-    return Choice(loaded, model.preset)
-
-
-def card_label(entry: CardEntry, is_edited: bool) -> str:
-    """How a card stands in the list."""
+def card_label(entry: CardEntry, edit: CardProfile | None) -> str:
+    """How a card stands in the list, under the name that it was edited to."""
+    name = edit.name if edit else entry.name
     if entry.id == THIS_MACHINE:
-        name = "This machine, measured" if entry.name.casefold() == "this machine" else f"This machine: {entry.name}"
-    else:
-        name = f"{entry.name} · own" if entry.own else entry.name
-    return f"{name} · edited" if is_edited else name
+        name = "This machine, measured" if name.casefold() == "this machine" else f"This machine: {name}"
+    elif entry.own:
+        name = f"{name} · own"
+    return f"{name} · edited" if edit else name
 
 
 def preset_label(preset: Preset) -> str:
@@ -83,14 +68,14 @@ def _card(cards: CardList) -> tuple[CardEntry, CardProfile]:
         "Card",
         list(usable),
         key="paper_card",
-        format_func=lambda card_id: card_label(usable[card_id], card_id in edits) if card_id in usable else card_id,
+        format_func=lambda card_id: card_label(usable[card_id], edits.get(card_id)) if card_id in usable else card_id,
         on_change=lambda: choose_card(st.session_state.paper_card),
     )
     card = edits.get(stored.id, stored)
     st.caption(plain(" · ".join(filter(None, (card.memory, card.architecture, card.model)))))
     if stored.id in edits:
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
-            st.badge("edited, not saved", icon=":material/edit:", color="orange")
+            st.badge("edited, not saved", icon=":material/edit:", color="primary")
             st.button("Reset", key="paper_reset", type="tertiary", on_click=edit, args=(stored.id, None))
     return usable[stored.id], stored
 
@@ -120,16 +105,16 @@ def _model(card: CardProfile) -> Choice:
 
 
 def _read_model(card: CardProfile, model: ReadModel) -> Choice:
+    """The model that was read, on the card; the card's first preset where it has no room for it."""
     try:
-        choice = on_card(card, model)
+        loaded = with_model(card, model.preset, model.weights_bytes)
     except BadField as refusal:
         st.markdown(f":red[{plain(str(refusal))}]")
-        first = card.presets[0]
-        st.caption(f"The page shows {plain(first.name)} instead.")
-        return Choice(card, first)
-    weights = f"{size(model.weights.amount)} of weights from its files" if model.weights else "the card's weights"
+        st.caption(f"The page shows {plain(card.presets[0].name)} instead.")
+        return Choice(card, card.presets[0])
+    weights = "the card's weights" if loaded is card else f"{size(model.weights_bytes)} of weights from its files"
     st.caption(f"With {weights}; decode step and prefill rate stay the card's.")
-    return choice
+    return Choice(loaded, model.preset)
 
 
 def _chosen_model() -> None:
@@ -144,11 +129,11 @@ def _read_another() -> None:
     now = kept()
     st.session_state.paper_wanted = now.wanted
     st.text_input(
-        "Model from a file or Hugging Face id",
+        "Another model",
         key="paper_wanted",
-        placeholder="model.gguf, a folder, org/model",
+        placeholder="file, folder or Hugging Face id",
         autocomplete="off",
-        help="Reads the shape from config.json or the GGUF header; no weights are loaded.",
+        help="Its shape is read from config.json or the GGUF header; no weights are loaded.",
         on_change=lambda: keep(replace(kept(), wanted=st.session_state.paper_wanted.strip(), problem="")),
     )
     if now.wanted and not now.problem and (now.model is None or now.model.wanted != now.wanted):
@@ -166,8 +151,7 @@ def _take(wanted: str) -> None:
     except ParkdeckError as error:
         keep(replace(kept(), problem=str(error)))
         return
-    weights = None if paper.weights_bytes is None else Figure(paper.weights_bytes, "B", "measured", paper.source)
-    model = ReadModel(wanted, Preset(paper.layout, "published", paper.source), weights)
+    model = ReadModel(wanted, Preset(paper.layout, "published", paper.source), paper.weights_bytes)
     keep(replace(kept(), model=model, on_model=True))
 
 

@@ -6,7 +6,7 @@ Nothing is applied or saved while a figure is wrong; the sentence stands below i
 import streamlit as st
 
 from engine.cards.edit import BY_HAND, Edited, Entry, edited, entry_of
-from engine.cards.fields import FIELDS
+from engine.cards.fields import FIELDS, Field
 from engine.cards.profile import KNOWN, CardProfile
 from engine.cards.store import CardEntry, delete, import_card, save_as
 from engine.cards.write import profile_text
@@ -19,14 +19,18 @@ GROUPS = {
     "Load": ("slots", "mean_context", "long_context", "max_context"),
     "Speed": ("decode_base", "decode_per_turn", "decode_per_kv_byte", "prefill", "link_out", "link_back"),
 }
+HEADS = ("Value", "Unit", "Known", "Source")
 WIDTHS = (2.3, 1.2, 1, 1.3, 4.2)
 UPLOAD_MB = 1
-_OPEN, _DELETING, _REFUSED = "card_editor_open", "card_editor_deleting", "card_editor_refused"
+LONGEST_NAME = 80
+_OPEN, _DELETING, _SAID = "card_editor_open", "card_editor_deleting", "card_editor_said"
 
 
 def render(card: CardProfile, stored: CardProfile, entry: CardEntry) -> None:
     """The button, and the dialog while it is open. `card`: as it is on the page; `stored`: as it is kept."""
     st.button("Edit card", key="card_editor_button", icon=":material/tune:", width="stretch", on_click=_open)
+    if said := st.session_state.pop(_SAID, None):
+        st.toast(plain(said), icon=":material/check:")
     if st.session_state.get(_OPEN):
         _dialog(card, stored, entry)
 
@@ -36,15 +40,18 @@ def _open() -> None:
 
 
 def _close() -> None:
-    for flag in (_OPEN, _DELETING, _REFUSED):
+    for flag in (_OPEN, _DELETING):
         st.session_state.pop(flag, None)
 
 
 @st.dialog("Edit card", width="large", on_dismiss=_close)
 def _dialog(card: CardProfile, stored: CardProfile, entry: CardEntry) -> None:
-    figures, files = st.tabs(["Figures", "Import, export, delete"])
+    figures, files = st.tabs(["Figures", "Import, export, delete" if entry.own else "Import, export"])
     with figures:
-        _actions(_form(card), stored, entry)
+        top = st.columns([3, 2], gap="medium", vertical_alignment="bottom")
+        result = _form(card, top[0].text_input("Name", card.name, key="card_edit_name", max_chars=LONGEST_NAME))
+        with top[1]:
+            _actions(result, stored, entry)
     with files:
         _import()
         _export(card, entry)
@@ -52,9 +59,8 @@ def _dialog(card: CardProfile, stored: CardProfile, entry: CardEntry) -> None:
             _delete(entry)
 
 
-def _form(card: CardProfile) -> Edited:
+def _form(card: CardProfile, name: str) -> Edited:
     """Draws every figure and says what is wrong below the one that is."""
-    name = st.text_input("Name", card.name, key="card_edit_name", max_chars=200)
     beside = {"name": st.container()}
     st.caption(
         f"A value that is changed while its source is left as it is becomes *assumed*, *{BY_HAND}*. "
@@ -62,9 +68,9 @@ def _form(card: CardProfile) -> Edited:
     )
     entries = {}
     for title, fields in GROUPS.items():
-        heads = (title, "Value", "Unit", "Known", "Source")
+        heads = (title, *(HEADS if title == next(iter(GROUPS)) else [""] * len(HEADS)))
         for column, head in zip(st.columns(WIDTHS, gap="small"), heads, strict=True):
-            column.markdown(f"**{head}**" if head == title else f":gray[{head}]")
+            column.markdown(f"**{head}**" if head == title else f":gray[{head}]" if head else "")
         for field in fields:
             with st.container(gap=None):
                 entries[field] = _row(field, entry_of(getattr(card, field)))
@@ -83,11 +89,7 @@ def _row(field: str, now: Entry) -> Entry:
     with value:
         typed = st.text_input(f"{known.label}: value", now.value, key=f"{key}_value", label_visibility="collapsed")
     with unit:
-        place = known.units.index(now.unit)
-        measure = st.selectbox(
-            f"{known.label}: unit", known.units, place, key=f"{key}_unit", label_visibility="collapsed",
-            disabled=len(known.units) == 1,
-        )  # fmt: skip
+        measure = _unit(known, now.unit, key)
     with how:
         place = [str(kind) for kind in KNOWN].index(now.known)
         kind = st.selectbox(f"{known.label}: known", KNOWN, place, key=f"{key}_known", label_visibility="collapsed")
@@ -96,33 +98,43 @@ def _row(field: str, now: Entry) -> Entry:
     return Entry(typed, measure, kind, origin)
 
 
+def _unit(field: Field, now: str, key: str) -> str:
+    if len(field.units) == 1:
+        st.markdown(f":gray[{now}]")
+        return now
+    place = field.units.index(now)
+    return st.selectbox(f"{field.label}: unit", field.units, place, key=f"{key}_unit", label_visibility="collapsed")
+
+
 def _actions(result: Edited, stored: CardProfile, entry: CardEntry) -> None:
-    card = result.card
-    with st.container(horizontal=True, vertical_alignment="center"):
-        use = st.button(
-            "Use without saving", key="card_editor_use", disabled=card is None, help="For this tab, until you reset it."
-        )
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        use = st.button("Use without saving", key="card_editor_use", help="In this tab, until you reset it.")
         keep = st.button(
-            "Save", key="card_editor_save", type="primary", icon=":material/save:", disabled=card is None,
-            help="Under the name above, for every tab and every later start.",
+            "Save", key="card_editor_save", type="primary", icon=":material/save:",
+            help="Under this name, for every tab and every later start.",
         )  # fmt: skip
-        if result.problems:
-            st.caption("Correct what is marked first." if len(result.problems) > 1 else "One figure is not right yet.")
-    if card is None:
+    card = result.card
+    if not (use or keep):
         return
-    if use:
+    if card is None:
+        st.markdown(":red[Nothing was saved: correct what is marked first.]")
+    elif use:
         edit(entry.id, None if card == stored else card)
         _done(None)
-    if keep:
-        try:
-            saved = save_as(card, card.name, over=entry.id if entry.own else None)
-        except Refused as refusal:
-            st.markdown(f":red[{plain(str(refusal))}]")
-            return
-        edit(entry.id, None)
-        edit(saved.id, None)
-        choose_card(saved.id)
-        _done(f"Saved as {saved.name}")
+    else:
+        _save(card, entry)
+
+
+def _save(card: CardProfile, entry: CardEntry) -> None:
+    try:
+        saved = save_as(card, card.name, over=entry.id if entry.own else None)
+    except Refused as refusal:
+        _refused(refusal)
+        return
+    edit(entry.id, None)
+    edit(saved.id, None)
+    choose_card(saved.id)
+    _done(f"Saved as {saved.name}")
 
 
 def _import() -> None:
@@ -133,7 +145,7 @@ def _import() -> None:
     try:
         imported = import_card(file.getvalue(), file.name)
     except Refused as refusal:
-        st.markdown(f":red[{plain(str(refusal))}]")
+        _refused(refusal)
         return
     choose_card(imported.id)
     _done(f"Imported {imported.name}")
@@ -151,29 +163,35 @@ def _export(card: CardProfile, entry: CardEntry) -> None:
 def _delete(entry: CardEntry) -> None:
     st.markdown("**Delete**")
     if not st.session_state.get(_DELETING):
-        if st.button(f"Delete {plain(entry.name)}", key="card_editor_delete", icon=":material/delete:"):
-            st.session_state[_DELETING] = True
-            st.rerun(scope="fragment")
+        st.button(
+            f"Delete {plain(entry.name)}", key="card_editor_delete", icon=":material/delete:",
+            on_click=_ask_to_delete, args=(True,),
+        )  # fmt: skip
         return
-    st.markdown(f"{plain(entry.name)} will be gone for good.")
+    st.markdown(f"The file of {plain(entry.name)} will be gone for good.")
     with st.container(horizontal=True):
         sure = st.button("Delete it", key="card_editor_delete_sure", type="primary")
-        if st.button("Keep it", key="card_editor_delete_not"):
-            st.session_state.pop(_DELETING, None)
-            st.rerun(scope="fragment")
+        st.button("Keep it", key="card_editor_delete_not", on_click=_ask_to_delete, args=(False,))
     if sure:
         try:
             delete(entry.id)
         except Refused as refusal:
-            st.markdown(f":red[{plain(str(refusal))}]")
+            _refused(refusal)
             return
         edit(entry.id, None)
         _done(f"Deleted {entry.name}")
 
 
+def _ask_to_delete(ask: bool) -> None:
+    st.session_state[_DELETING] = ask
+
+
+def _refused(refusal: Refused) -> None:
+    st.markdown(f":red[{plain(str(refusal))}]")
+
+
 def _done(said: str | None) -> None:
-    """Closes the dialog and draws the page anew."""
+    """Closes the dialog and draws the page anew, which then says what was done."""
     _close()
-    if said:
-        st.toast(plain(said))
+    st.session_state[_SAID] = said
     st.rerun()

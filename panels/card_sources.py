@@ -52,10 +52,9 @@ def render(card: CardProfile, preset: Preset) -> None:
             for row in rows(card, preset)
         ]
         st.markdown("\n".join(lines))
-        for note in preset.layout.notes:
-            st.caption(plain(note))
-        if card.calibration is not None:
-            st.caption(plain(calibrated(card.calibration)))
+        notes = [*preset.layout.notes, *([calibrated(card.calibration)] if card.calibration else [])]
+        if notes:
+            st.caption("  \n".join(map(plain, notes)))
 
 
 def calibrated(calibration: Calibration) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import streamlit as st
 
-from engine.cards.profile import CardProfile, Figure, Preset
+from engine.cards.profile import CardProfile, Preset
 from engine.cards.store import DEFAULT_CARD
 
 _KEY = "paper_kept"
@@ -14,11 +14,11 @@ _KEY = "paper_kept"
 
 @dataclass(frozen=True, slots=True)
 class ReadModel:
-    """A model's shape from its own files. `weights`: in place of the card's, where the files tell it."""
+    """A model's shape from its own files, and the bytes of its weights where they tell them."""
 
     wanted: str
     preset: Preset
-    weights: Figure | None
+    weights_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from engine.kernels.threads import configure_threads
 
 configure_threads()
 
+from collections.abc import Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import pytest  # noqa: E402
@@ -25,3 +26,19 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PARKDECK_CACHE_DIR", str(cache))
     monkeypatch.delenv("PARKDECK_MODEL", raising=False)
     return cache
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_own_cards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The cards that a developer has kept are no part of a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PARKDECK_CONFIG_DIR", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
+@pytest.fixture
+def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty config directory for this test alone."""
+    config = tmp_path / "config"
+    monkeypatch.setenv("PARKDECK_CONFIG_DIR", str(config))
+    return config

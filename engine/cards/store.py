@@ -150,17 +150,17 @@ def import_card(content: bytes, file: str) -> CardProfile:
     there already, figure for figure, is returned as it is. Raises Refused."""
     profile = profile_from_bytes(content, file)
     cards = list_cards()
-    for card in cards.usable():
-        there = load_card(card.id)
-        if replace(there, id=profile.id) == profile:
-            return there
-    names = {card.name.casefold() for card in cards.cards}
-    ids = {card.id for card in cards.cards} | {THIS_MACHINE}
+    named = {card.name.casefold(): card for card in cards.usable()}
+    taken = {card.id for card in cards.cards} | {THIS_MACHINE}
     number = 1
     while True:
         name = profile.name if number == 1 else f"{profile.name} {number}"
-        if name.casefold() not in names and id_of(name) not in ids:
-            return save(replace(profile, id=id_of(name), name=name))
+        if (card := named.get(name.casefold())) is not None:
+            there = load_card(card.id)
+            if replace(there, id=profile.id, name=profile.name) == profile:
+                return there
+        elif (card_id := id_of(name)) not in taken:
+            return save(replace(profile, id=card_id, name=name))
         number += 1
 
 
