@@ -141,6 +141,11 @@ def _read_another() -> None:
             _take(now.wanted)
     if problem := kept().problem:
         st.markdown(f":red[{plain(problem)}]")
+        st.button("Read again", key="paper_read_again", type="tertiary", on_click=_read_again)
+
+
+def _read_again() -> None:
+    keep(replace(kept(), problem=""))
 
 
 def _take(wanted: str) -> None:

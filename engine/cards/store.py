@@ -92,7 +92,7 @@ def load_card(id_or_path: str | Path = DEFAULT_CARD) -> CardProfile:
     cards = list_cards()
     if (entry := cards.find(wanted)) is not None and entry.own:
         return replace(_read(cards_dir() / f"{wanted}.toml"), id=wanted)
-    if not path.is_file():
+    if not _is_file(path):
         names = ", ".join(card.id for card in cards.usable())
         raise Refused(f"there is no card {wanted[:80]!r}; name a file or one of {names}")
     return read_profile(path)
@@ -174,6 +174,14 @@ def id_of(name: str) -> str:
     if not card_id:
         return f"card-{hashlib.sha256(stated.encode(errors='replace')).hexdigest()[:8]}"
     return f"card-{card_id}" if card_id in _DEVICES else card_id
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        # A name that no file can have.
+        return False
 
 
 def _checked_id(card_id: str) -> None:

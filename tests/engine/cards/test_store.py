@@ -93,6 +93,12 @@ def test_a_files_name_is_its_id_whatever_it_says(own_config: Path) -> None:
     assert load_card("mine").id == "mine"
 
 
+@pytest.mark.parametrize("name", ["a\0b", "x" * 5_000, "../none", "/nowhere/at/all.toml"])
+def test_a_card_that_is_not_there_is_one_sentence(own_config: Path, name: str) -> None:
+    with pytest.raises(Refused, match="there is no card"):
+        load_card(name)
+
+
 @pytest.mark.parametrize(
     "card_id",
     [DEFAULT_CARD, "../up", "a/b", "/etc/passwd", "", ".", "..", "A", "con", "lpt1", "a.b", "x" * 49, "é", "a\0"],
