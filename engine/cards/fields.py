@@ -100,7 +100,7 @@ def allowed(field: Field, unit: str) -> str:
         return f"a whole number from {field.low:,.0f} to {field.high:,.0f} {unit}"
     low, high = (bound / UNITS[unit] for bound in (field.low, field.high))
     least = "more than 0 and at most" if 0 < low < 1e-3 else f"{low:,.6g} to"
-    return f"{least} {high:,.10g} {unit}"
+    return f"{least} {high:,.0f} {unit}" if high >= 1e4 else f"{least} {high:,.6g} {unit}"
 
 
 def _said(value: object) -> str:
