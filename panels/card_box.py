@@ -171,8 +171,10 @@ def _unreadable(cards: CardList) -> None:
     with st.expander(f"{count} cannot be read", icon=":material/warning:"):
         for number, entry in enumerate(broken):
             st.caption(plain(entry.problem or ""))
-            if st.button("Delete this file", key=f"paper_broken_{number}_{entry.id}", type="tertiary"):
-                _delete_broken(entry.id)
+            with st.popover("Delete this file", width="stretch"):
+                st.markdown("It will be gone for good.")
+                if st.button("Delete it", key=f"paper_broken_{number}_{entry.id}", type="primary"):
+                    _delete_broken(entry.id)
 
 
 def _delete_broken(card_id: str) -> None:

@@ -3,6 +3,8 @@
 Nothing is applied or saved while a figure is wrong; the sentence stands below it.
 """
 
+from typing import Literal
+
 import streamlit as st
 
 from engine.cards.edit import BY_HAND, Edited, Entry, edited, entry_of
@@ -23,6 +25,7 @@ HEADS = ("Value", "Unit", "Known", "Source")
 WIDTHS = (2.3, 1.2, 1, 1.3, 4.2)
 UPLOAD_MB = 1
 LONGEST_NAME = 80
+Wanted = Literal["use", "save"] | None
 _OPEN, _DELETING, _SAID = "card_editor_open", "card_editor_deleting", "card_editor_said"
 
 
@@ -49,9 +52,13 @@ def _dialog(card: CardProfile, stored: CardProfile, entry: CardEntry) -> None:
     figures, files = st.tabs(["Figures", "Import, export, delete" if entry.own else "Import, export"])
     with figures:
         top = st.columns([3, 2], gap="medium", vertical_alignment="bottom")
-        result = _form(card, top[0].text_input("Name", card.name, key="card_edit_name", max_chars=LONGEST_NAME))
-        with top[1]:
-            _actions(result, stored, entry)
+        name = top[0].text_input("Name", card.name, key="card_edit_name", max_chars=LONGEST_NAME)
+        with top[1], st.container(horizontal=True, horizontal_alignment="right"):
+            wanted = _buttons()
+        said = st.container()
+        result = _form(card, name)
+        with said:
+            _act(wanted, result, stored, entry)
     with files:
         _import()
         _export(card, entry)
@@ -106,19 +113,23 @@ def _unit(field: Field, now: str, key: str) -> str:
     return st.selectbox(f"{field.label}: unit", field.units, place, key=f"{key}_unit", label_visibility="collapsed")
 
 
-def _actions(result: Edited, stored: CardProfile, entry: CardEntry) -> None:
-    with st.container(horizontal=True, horizontal_alignment="right"):
-        use = st.button("Use without saving", key="card_editor_use", help="In this tab, until you reset it.")
-        keep = st.button(
-            "Save", key="card_editor_save", type="primary", icon=":material/save:",
-            help="Under this name, for every tab and every later start.",
-        )  # fmt: skip
+def _buttons() -> Wanted:
+    use = st.button("Use without saving", key="card_editor_use", help="In this tab, until you reset it.")
+    save = st.button(
+        "Save", key="card_editor_save", type="primary", icon=":material/save:",
+        help="Under this name, for every tab and every later start.",
+    )  # fmt: skip
+    return "use" if use else "save" if save else None
+
+
+def _act(wanted: Wanted, result: Edited, stored: CardProfile, entry: CardEntry) -> None:
+    """Carries out the button that was pressed, or says why not."""
     card = result.card
-    if not (use or keep):
+    if wanted is None:
         return
     if card is None:
         st.markdown(":red[Nothing was saved: correct what is marked first.]")
-    elif use:
+    elif wanted == "use":
         edit(entry.id, None if card == stored else card)
         _done(None)
     else:
