@@ -1,1 +1,1 @@
-"""How each family of models lays out a turn's context, read from what its config states. One file per kind of layout."""
+"""How each family of models lays out a turn's context, as its config states it. One file per kind of layout."""

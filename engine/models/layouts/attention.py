@@ -72,9 +72,7 @@ def head_dim(fields: Fields, sizes: Sizes, heads: int) -> int:
     return hidden // heads
 
 
-def kinds(
-    fields: Fields, layers: int, own: tuple[Kind, ...], known: frozenset[Kind] = ATTENTION
-) -> tuple[Kind, ...]:
+def kinds(fields: Fields, layers: int, own: tuple[Kind, ...], known: frozenset[Kind] = ATTENTION) -> tuple[Kind, ...]:
     """Each layer's kind: as the config lists them, else the family's `own`."""
     for key in ("layer_types", "layers_block_type"):
         if fields.has(key):

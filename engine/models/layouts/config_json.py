@@ -6,7 +6,7 @@ from typing import Any
 from engine.errors import ModelError
 from engine.layout import TurnLayout
 from engine.models.layouts.dense import DENSE, read_dbrx, read_dense, read_falcon, read_gpt_bigcode
-from engine.models.layouts.fields import Fields
+from engine.models.layouts.fields import Fields, words
 from engine.models.layouts.hybrid import HYBRID
 from engine.models.layouts.latent import LATENT, read_latent
 from engine.models.layouts.recurrent import RECURRENT
@@ -26,16 +26,16 @@ _TEXT_TYPES = {
     "qwen3_vl": "qwen3_vl_text",
     "qwen3_vl_moe": "qwen3_vl_moe_text",
 }
-_ENCODER_DECODERS = frozenset(
+_ENCODER_DECODERS = words(
     "bart bigbird_pegasus blenderbot fsmt led longt5 m2m_100 marian mbart moonshine mt5 mvp nllb_moe pegasus "
     "pegasus_x plbart prophetnet seamless_m4t speech_to_text switch_transformers t5 t5gemma udop umt5 whisper "
-    "encoder_decoder vision_encoder_decoder speech_encoder_decoder".split()
+    "encoder_decoder vision_encoder_decoder speech_encoder_decoder"
 )
-_ENCODERS = frozenset(
+_ENCODERS = words(
     "albert bert big_bird camembert canine clip clip_text_model deberta deberta_v2 distilbert electra ernie esm "
     "eurobert flaubert funnel ibert layoutlm longformer megatron_bert mobilebert modernbert mpnet mra nomic_bert "
     "nystromformer rembert roberta roformer siglip siglip_text_model squeezebert vit xlm xlm_roberta "
-    "xlm_roberta_xl".split()
+    "xlm_roberta_xl"
 )
 _CROSS = frozenset({"idefics", "mllama", "mllama_text_model"})
 # Fields that change what a turn holds. A family that states one which its reader does not read is not understood.
@@ -134,7 +134,7 @@ def _read(fields: Fields, kind: str) -> Shape:
     reader = HYBRID.get(kind) or SHARED.get(kind) or RECURRENT.get(kind) or _OWN.get(kind)
     if reader is None:
         raise ModelError(
-            f"{fields.file}: model_type {shown(kind)!r} is not known, so its KV layout would be a guess; choose another "
-            "model or give the sizes by hand."
+            f"{fields.file}: model_type {shown(kind)!r} is not known, so its KV layout would be a "
+            "guess; choose another model or give the sizes by hand."
         )
     return reader(fields)

@@ -12,6 +12,11 @@ _MOST = 1 << 24
 _MOST_CONTEXT = 1 << 40
 
 
+def words(text: str) -> frozenset[str]:
+    """The names in a text that spaces set apart."""
+    return frozenset(text.split())
+
+
 class Fields:
     """`file` names where the values are from, `prefix` stands before each key in that file.
 

@@ -5,16 +5,16 @@ from typing import Any
 
 from engine.errors import ModelError
 from engine.layout import LayerGroup, TurnLayout
-from engine.models.layouts.fields import MOST_LAYERS, Fields
+from engine.models.layouts.fields import MOST_LAYERS, Fields, words
 from engine.models.layouts.shape import grouped
 from engine.models.layouts.states import State, delta_net
 from engine.models.stated import shown
 
-_PLAIN = frozenset(
+_PLAIN = words(
     "apertus arcee baichuan bitnet bloom chatglm codeshell command-r dbrx deepseek dots1 ernie4_5 ernie4_5-moe exaone "
     "falcon gemma glm4 glm4moe gpt2 gptj gptneox granite granitemoe grovemoe hunyuan-dense hunyuan-moe internlm2 jais "
-    "llama maincoder minicpm minimax-m2 mistral3 nemotron olmo olmoe orion phi2 phimoe qwen qwen2 qwen2moe qwen2vl "
-    "qwen3 qwen3moe qwen3vl qwen3vlmoe refact seed_oss smollm3 stablelm starcoder starcoder2 xverse".split()
+    "llama maincoder minicpm minimax-m2 mistral3 nemotron olmo olmoe orion phi2 qwen qwen2 qwen2moe qwen2vl "
+    "qwen3 qwen3moe qwen3vl qwen3vlmoe refact seed_oss smollm3 stablelm starcoder starcoder2 xverse"
 )
 # Layers slide, each n-th attends fully, unless the file states another pattern; no window stated, none slides.
 _SLIDING = {
@@ -27,15 +27,18 @@ _SLIDING = {
     "llama4": 4,
     "olmo2": 4,
 }
+_UNUSED_WINDOW = frozenset({"phi3", "phimoe"})
 _LATENT = frozenset({"deepseek2", "mistral4"})
 _INTERVAL = frozenset({"qwen35", "qwen35moe", "qwen3next"})
 # A layer without KV heads keeps a state.
 _ZERO_HEADS = frozenset({"granitehybrid", "jamba", "kimi-linear", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe"})
 _RECURRENT = frozenset({"mamba", "mamba2", "rwkv6", "rwkv7"})
-_ENCODERS = frozenset(
+_ENCODERS = words(
     "bert modern-bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 eurobert gemma-embedding t5encoder "
-    "llama-embed".split()
+    "llama-embed"
 )
+_KNOWN = _PLAIN | set(_SLIDING) | _LATENT | _INTERVAL | _ZERO_HEADS | _RECURRENT | _UNUSED_WINDOW
+_KNOWN |= {"falcon-h1", "gemma4"}
 # gemma3n states no count: llama.cpp holds KV for its first 20 layers.
 _GEMMA3N_HOLDING = 20
 _LLAMA4_CHUNK = 8192
@@ -68,18 +71,17 @@ def _refuse(general: Fields, kind: str) -> None:
         raise general.refused("general.architecture", "an encoder-decoder, which holds KV of its input and its output")
     if kind in _ENCODERS:
         raise general.refused("general.architecture", "an encoder, which keeps no KV from token to token")
-    known = _PLAIN | set(_SLIDING) | _LATENT | _INTERVAL | _ZERO_HEADS | _RECURRENT | {"falcon-h1", "gemma4", "phi3"}
-    if kind not in known:
+    if kind not in _KNOWN:
         raise ModelError(
-            f"{general.file}: general.architecture {shown(kind)!r} is not known, so its KV layout would be a guess; "
-            "choose another model or give the sizes by hand."
+            f"{general.file}: general.architecture {shown(kind)!r} is not known, so its KV layout would be a "
+            "guess; choose another model or give the sizes by hand."
         )
 
 
 def _groups(
     fields: Fields, kind: str, layers: int, guessing: int, recurrent: tuple[bool, ...]
 ) -> tuple[LayerGroup, ...]:
-    if kind in _LATENT or (kind == "kimi-linear"):
+    if kind in _LATENT or kind == "kimi-linear":
         latent = _latent(fields)
         return grouped(None if keeps_state else latent for keeps_state in recurrent)
     per_layer = _kv_heads(fields, layers, guessing)
@@ -117,7 +119,8 @@ def _widths(fields: Fields, suffix: str) -> tuple[int, int]:
     if hidden % heads:
         raise fields.wrong("embedding_length", f"which does not divide into {heads} heads")
     own = hidden // heads
-    return tuple(fields.size(key) if fields.has(key) else own for key in keys)  # type: ignore[return-value]
+    key_width, value_width = (fields.size(key) if fields.has(key) else own for key in keys)
+    return key_width, value_width
 
 
 def _latent(fields: Fields) -> LayerGroup:
@@ -136,15 +139,17 @@ def _windows(fields: Fields, kind: str, layers: int, guessing: int) -> tuple[tup
     """Which layers slide, and their window."""
     key, pattern = "attention.sliding_window", "attention.sliding_window_pattern"
     stated = fields.number_of(key, 0)
-    if kind == "phi3" and stated:
-        fields.note("The window that the file states is not used: llama.cpp holds every token of this architecture.")
+    if kind in _UNUSED_WINDOW:
+        if stated:
+            fields.note("The window that the file states is not used: llama.cpp holds every token of this family.")
+        return (False,) * layers, None
     if kind == "llama4" and not (fields.has(key) and stated == 0):
         fields.note(f"Chunked attention is counted as a window of {_LLAMA4_CHUNK:,} tokens, llama.cpp's own size.")
         stated = _LLAMA4_CHUNK
     if kind == "gemma2" and not fields.has(key):
         stated = fields.size(key, 4096)
     if stated == 0 or (kind not in _SLIDING and kind != "gemma4"):
-        if stated and kind != "phi3":
+        if stated:
             raise fields.refused(key, f"which is not known for architecture {shown(kind)!r}")
         return (False,) * layers, None
     if fields.has_list(pattern):

@@ -149,9 +149,7 @@ def _zamba2(fields: Fields) -> Shape:
     inner, mamba_heads = fields.size("mamba_expand", 2) * hidden, fields.size("n_mamba_heads", 8)
     groups, state_size = fields.size("mamba_ngroups", 1), fields.size("mamba_d_state", 64)
     kernel = fields.size("mamba_d_conv", 4)
-    nbytes = state_bytes(
-        fields, layers, mamba2(inner, groups, mamba_heads, inner // mamba_heads, state_size, kernel)
-    )
+    nbytes = state_bytes(fields, layers, mamba2(inner, groups, mamba_heads, inner // mamba_heads, state_size, kernel))
     fields.ignore("hybrid_layer_ids", "mamba_headdim")
     layer = LayerGroup(words.count("hybrid"), kv_heads, (head_dim, head_dim))
     return Shape((layer,) if layer.layers else (), fields.context(), nbytes)
@@ -159,10 +157,8 @@ def _zamba2(fields: Fields) -> Shape:
 
 def _lfm2(fields: Fields) -> Shape:
     layers = fields.layers()
-    if fields.has("full_attn_idxs"):
-        attending = fields.positions("full_attn_idxs", layers)
-    else:
-        attending = frozenset(range(layers))
+    every = frozenset(range(layers))
+    attending = fields.positions("full_attn_idxs", layers) if fields.has("full_attn_idxs") else every
     own = tuple(Kind.FULL if i in attending else Kind.CONV for i in range(layers))
     listed = kinds(fields, layers, own, frozenset({Kind.FULL, Kind.CONV}))
     width = fields.size("conv_dim") if fields.has("conv_dim") else fields.size("hidden_size")
@@ -173,9 +169,8 @@ def _lfm2(fields: Fields) -> Shape:
 
 def _recurrent_gemma(fields: Fields) -> Shape:
     layers = fields.layers()
-    cycle = ("recurrent", "recurrent", "attention")
-    if fields.has_list("block_types"):
-        cycle = fields.names("block_types", 3)
+    own = ("recurrent", "recurrent", "attention")
+    cycle = fields.names("block_types", 3) if fields.has_list("block_types") else own
     unknown = [word for word in cycle if word not in ("recurrent", "attention")]
     if unknown:
         raise fields.refused("block_types", f"in which {unknown[0][:40]!r} is not known for this family")

@@ -1,4 +1,4 @@
-"""The state of fixed size that a layer without KV keeps for a turn, in vLLM's shapes (its mamba_utils) and precisions."""
+"""The state of fixed size that a layer without KV keeps for a turn, in vLLM's shapes and precisions."""
 
 from dataclasses import dataclass
 
