@@ -31,9 +31,7 @@ def config_of(repository: str) -> Path:
         except EntryNotFoundError:
             files = huggingface_hub.list_repo_files(repository)
     if any(file.endswith(".safetensors") for file in files):
-        raise ModelError(
-            f"{repository}: holds no {_CONFIG}, which states the model's sizes; choose another repository."
-        )
+        raise ModelError(f"{repository}: holds no {_CONFIG}, which states the sizes; choose another repository.")
     raise no_weights(repository, files)
 
 
@@ -53,14 +51,13 @@ def single_file_start(repository: str) -> tuple[bytes, int] | None:
             huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, file))
         except EntryNotFoundError:
             return None
-        with huggingface_hub.HfFileSystem().open(
-            f"{repository}/{file}", "rb", block_size=8, cache_type="none"
-        ) as remote:
+        hub = huggingface_hub.HfFileSystem()
+        with hub.open(f"{repository}/{file}", "rb", block_size=8, cache_type="none") as remote:
             return remote.read(8), remote.size
 
 
 def gguf_records_of(repository: str, file: str) -> Records:
-    """The header of a GGUF file, from ranges that double until it is whole; from Hugging Face's cache if it is there."""
+    """The header of a GGUF file, from its cache or from ranges that double until it is whole."""
     import huggingface_hub
 
     choice = f"{repository}:{file}"

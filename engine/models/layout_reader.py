@@ -14,7 +14,7 @@ from engine.models.layouts.config_json import layout_of_config
 from engine.models.layouts.gguf_keys import layout_of_gguf
 from engine.models.progress import silent
 from engine.models.resolve import DEFAULT_MODEL, check_gguf, local_path
-from engine.models.stated import integer, json_object, one_sentence, printable
+from engine.models.stated import integer, json_object, one_sentence, printable, shown
 
 _CONFIG = "config.json"
 _INDEX = "model.safetensors.index.json"
@@ -76,7 +76,11 @@ def _of_repository(repository: str) -> ModelOnPaper:
     if index is not None:
         weights = _indexed_bytes(index)
     else:
-        start = single_file_start(repository)
+        try:
+            start = single_file_start(repository)
+        except ModelError:
+            # The layout is known all the same, as without network from a cache that holds the config alone.
+            start = None
         weights = None if start is None else _data_bytes(f"{repository}: model.safetensors", *start)
     return ModelOnPaper(layout, weights, f"{_CONFIG} of {repository}")
 
@@ -127,7 +131,5 @@ def _indexed_bytes(index: Path) -> int | None:
     if isinstance(total, float) and total.is_integer():
         total = int(total)
     if type(total) is not int or total < 1:
-        raise ModelError(
-            f"{index}: total_size is {printable(str(total))[:40]}, not a number of bytes; download it again."
-        )
+        raise ModelError(f"{index}: total_size is {shown(total, 40)}, not a number of bytes; download it again.")
     return total
