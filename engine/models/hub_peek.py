@@ -51,7 +51,7 @@ def single_file_start(repository: str) -> tuple[bytes, int] | None:
             huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, file))
         except EntryNotFoundError:
             return None
-        hub = huggingface_hub.HfFileSystem()
+        hub = huggingface_hub.HfFileSystem(skip_instance_cache=True)
         with hub.open(f"{repository}/{file}", "rb", block_size=8, cache_type="none") as remote:
             return remote.read(8), remote.size
 
@@ -68,7 +68,7 @@ def gguf_records_of(repository: str, file: str) -> Records:
                 return _growing(choice, local, Path(kept).stat().st_size)
         # Says why a file cannot be had, which the file system below does not.
         huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, file))
-        with huggingface_hub.HfFileSystem().open(f"{repository}/{file}", "rb", cache_type="none") as remote:
+        with huggingface_hub.HfFileSystem(skip_instance_cache=True).open(f"{repository}/{file}", "rb", cache_type="none") as remote:
             return _growing(choice, remote, remote.size)
 
 
