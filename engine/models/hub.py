@@ -11,7 +11,6 @@ from engine.models.progress import Progress, Report
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[^:]+)?")
 _FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja"]
-_TRANSPORTS = frozenset({"httpcore", "httpx", "requests", "urllib3"})
 _NOT = ["*/*", "consolidated*", "*.gguf"]
 
 
@@ -71,8 +70,8 @@ def hub_errors(choice: str) -> Iterator[None]:
     except (HfHubHTTPError, OSError) as error:
         raise ModelError(f"{choice}: Hugging Face refused the download ({_first_line(error)}); try again.") from error
     except Exception as error:
-        # The client lets the errors of its transport through as they are.
-        if type(error).__module__.partition(".")[0] in _TRANSPORTS:
+        # The client lets the errors of its HTTP library through as they are, and has changed that library before.
+        if any(base.__name__ == "TransportError" for base in type(error).__mro__):
             raise _unreachable(choice) from error
         raise
 

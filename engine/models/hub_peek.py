@@ -21,16 +21,13 @@ class _Readable(Protocol):
 def config_of(repository: str) -> Path:
     """Raises ModelError when it cannot be had, and says what the repository holds instead."""
     import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-    with hub_errors(f"{repository}:{_CONFIG}"):
-        try:
-            return Path(huggingface_hub.hf_hub_download(repository, _CONFIG))
-        except LocalEntryNotFoundError:
-            raise
-        except EntryNotFoundError:
-            files = huggingface_hub.list_repo_files(repository)
-    if any(file.endswith(".safetensors") for file in files):
+    file = _small_file(repository, _CONFIG)
+    if file is not None:
+        return file
+    with hub_errors(repository):
+        files = huggingface_hub.list_repo_files(repository)
+    if any(name.endswith(".safetensors") for name in files):
         raise ModelError(f"{repository}: holds no {_CONFIG}, which states the sizes; choose another repository.")
     raise no_weights(repository, files)
 
@@ -68,7 +65,9 @@ def gguf_records_of(repository: str, file: str) -> Records:
                 return _growing(choice, local, Path(kept).stat().st_size)
         # Says why a file cannot be had, which the file system below does not.
         huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, file))
-        with huggingface_hub.HfFileSystem(skip_instance_cache=True).open(f"{repository}/{file}", "rb", cache_type="none") as remote:
+        with huggingface_hub.HfFileSystem(skip_instance_cache=True).open(
+            f"{repository}/{file}", "rb", cache_type="none"
+        ) as remote:
             return _growing(choice, remote, remote.size)
 
 
@@ -89,11 +88,17 @@ def _growing(choice: str, source: _Readable, size: int) -> Records:
 
 
 def _small_file(repository: str, file: str) -> Path | None:
+    """None: the repository has none of that name."""
     import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     with hub_errors(f"{repository}:{file}"):
         try:
+            if not isinstance(huggingface_hub.try_to_load_from_cache(repository, file), str):
+                # Asked once and answered at once, where the download would try for half a minute.
+                huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, file))
             return Path(huggingface_hub.hf_hub_download(repository, file))
+        except LocalEntryNotFoundError:
+            raise
         except EntryNotFoundError:
             return None

@@ -38,6 +38,8 @@ def read_layout(choice: str) -> ModelOnPaper:
     cannot be had, is badly stated, or has a layout that is not known.
     """
     wanted = choice.strip()
+    if not wanted:
+        raise ModelError(f"No model is named; give a path, a Hugging Face id or {DEFAULT_MODEL!r}.")
     with one_sentence(wanted):
         if wanted == DEFAULT_MODEL:
             file = default_model_file(silent)
@@ -72,15 +74,15 @@ def _of_path(path: Path) -> ModelOnPaper:
 
 def _of_repository(repository: str) -> ModelOnPaper:
     layout = _of_config(config_of(repository), repository.split("/")[1], f"{repository}: {_CONFIG}")
-    index = index_of(repository)
+    try:
+        index = index_of(repository)
+        start = single_file_start(repository) if index is None else None
+    except ModelError:
+        # The layout is known all the same, as without network from a cache that holds the config alone.
+        index = start = None
     if index is not None:
         weights = _indexed_bytes(index)
     else:
-        try:
-            start = single_file_start(repository)
-        except ModelError:
-            # The layout is known all the same, as without network from a cache that holds the config alone.
-            start = None
         weights = None if start is None else _data_bytes(f"{repository}: model.safetensors", *start)
     return ModelOnPaper(layout, weights, f"{_CONFIG} of {repository}")
 
