@@ -65,9 +65,8 @@ def gguf_records_of(repository: str, file: str) -> Records:
                 return _growing(choice, local, Path(kept).stat().st_size)
         # Says why a file cannot be had, which the file system below does not.
         huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, file))
-        with huggingface_hub.HfFileSystem(skip_instance_cache=True).open(
-            f"{repository}/{file}", "rb", cache_type="none"
-        ) as remote:
+        hub = huggingface_hub.HfFileSystem(skip_instance_cache=True)
+        with hub.open(choice.replace(":", "/", 1), "rb", cache_type="none") as remote:
             return _growing(choice, remote, remote.size)
 
 

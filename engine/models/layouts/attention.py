@@ -56,10 +56,15 @@ def plain_layer(fields: Fields, sizes: Sizes) -> LayerGroup:
         kv_heads = heads
     else:
         kv_heads = fields.size(keys.kv_heads, sizes.kv_heads)
-    if heads % kv_heads:
-        raise fields.wrong(keys.kv_heads, f"which does not divide {heads} heads")
+    check_divides(fields, keys.kv_heads, kv_heads, heads)
     width = head_dim(fields, sizes, heads)
     return LayerGroup(1, kv_heads, (width, width))
+
+
+def check_divides(fields: Fields, key: str, kv_heads: int, heads: int) -> None:
+    """Raises ModelError where the heads cannot share the KV heads evenly."""
+    if heads % kv_heads:
+        raise fields.wrong(key, f"which does not divide {heads} heads")
 
 
 def head_dim(fields: Fields, sizes: Sizes, heads: int) -> int:

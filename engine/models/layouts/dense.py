@@ -3,7 +3,17 @@
 from dataclasses import dataclass, field
 
 from engine.layout import LayerGroup
-from engine.models.layouts.attention import Keys, Kind, Pattern, Sizes, all_full, kinds, plain_layer, windowed
+from engine.models.layouts.attention import (
+    Keys,
+    Kind,
+    Pattern,
+    Sizes,
+    all_full,
+    check_divides,
+    kinds,
+    plain_layer,
+    windowed,
+)
 from engine.models.layouts.fields import Fields
 from engine.models.layouts.shape import Shape, grouped
 
@@ -92,7 +102,8 @@ def read_falcon(fields: Fields) -> Shape:
     layers = fields.layers()
     layer = plain_layer(fields, Sizes(keys=Keys(kv_heads="")))
     if fields.flag("new_decoder_architecture"):
-        kv_heads = fields.size("num_kv_heads", layer.heads)
+        kv_heads = fields.size("num_kv_heads") if fields.has("num_kv_heads") else layer.heads
+        check_divides(fields, "num_kv_heads", kv_heads, layer.heads)
     else:
         kv_heads = 1 if fields.flag("multi_query", True) else layer.heads
     fields.ignore("num_kv_heads")
@@ -109,7 +120,9 @@ def read_gpt_bigcode(fields: Fields) -> Shape:
 def read_dbrx(fields: Fields) -> Shape:
     layers = fields.layers("n_layers")
     layer = plain_layer(fields, Sizes(keys=Keys("n_layers", "n_heads", "", "", "d_model", "max_seq_len")))
-    kv_heads = fields.part("attn_config").size("kv_n_heads")
+    attention = fields.part("attn_config")
+    kv_heads = attention.size("kv_n_heads")
+    check_divides(attention, "kv_n_heads", kv_heads, layer.heads)
     return Shape((LayerGroup(layers, kv_heads, layer.widths),), fields.context("max_seq_len"))
 
 

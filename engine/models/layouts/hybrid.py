@@ -66,7 +66,7 @@ def _mamba2_state(fields: Fields, inner: int) -> State:
     if fields.has("mamba_d_head") and not fields.is_text("mamba_d_head"):
         head_dim = fields.size("mamba_d_head")
     else:
-        head_dim = inner // heads
+        head_dim = _parted(fields, "mamba_n_heads", inner, heads)
     return mamba2(
         inner,
         fields.size("mamba_n_groups", 1),
@@ -75,6 +75,12 @@ def _mamba2_state(fields: Fields, inner: int) -> State:
         fields.size("mamba_d_state", 256),
         fields.size("mamba_d_conv", 4),
     )
+
+
+def _parted(fields: Fields, key: str, width: int, heads: int) -> int:
+    if width % heads:
+        raise fields.wrong(key, f"which does not divide a width of {width:,}")
+    return width // heads
 
 
 def _bamba(fields: Fields) -> Shape:
@@ -145,11 +151,14 @@ def _zamba2(fields: Fields) -> Shape:
         raise fields.refused("layers_block_type", f"in which {unknown[0][:40]!r} is not known for this family")
     hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads", 32)
     kv_heads = fields.size("num_key_value_heads") if fields.has("num_key_value_heads") else heads
-    head_dim = fields.size("attention_head_dim") if fields.has("attention_head_dim") else 2 * hidden // heads
+    own = _parted(fields, "num_attention_heads", 2 * hidden, heads)
+    head_dim = fields.size("attention_head_dim") if fields.has("attention_head_dim") else own
     inner, mamba_heads = fields.size("mamba_expand", 2) * hidden, fields.size("n_mamba_heads", 8)
     groups, state_size = fields.size("mamba_ngroups", 1), fields.size("mamba_d_state", 64)
     kernel = fields.size("mamba_d_conv", 4)
-    nbytes = state_bytes(fields, layers, mamba2(inner, groups, mamba_heads, inner // mamba_heads, state_size, kernel))
+    mamba_width = _parted(fields, "n_mamba_heads", inner, mamba_heads)
+    state = mamba2(inner, groups, mamba_heads, mamba_width, state_size, kernel)
+    nbytes = state_bytes(fields, layers, state)
     fields.ignore("hybrid_layer_ids", "mamba_headdim")
     layer = LayerGroup(words.count("hybrid"), kv_heads, (head_dim, head_dim))
     return Shape((layer,) if layer.layers else (), fields.context(), nbytes)
