@@ -19,9 +19,11 @@ __all__ = [
     "Progress",
     "Report",
     "check_choice",
+    "check_gguf",
     "find_model",
     "list_models",
     "load_model",
+    "local_path",
 ]
 
 DEFAULT_MODEL = "default"
@@ -38,7 +40,7 @@ def load_model(choice: str | None = None, progress: Report = silent) -> LoadedMo
     with one_sentence(wanted):
         if wanted == DEFAULT_MODEL:
             return load_gguf(default_model_file(progress), f"PyPI package {DEFAULT_REQUIREMENT}", progress)
-        path = _local(wanted)
+        path = local_path(wanted)
         if path is not None:
             return _from_path(path, printable(str(path.resolve())), None, progress)
         name = wanted.partition(":")[0].split("/")[1]
@@ -50,9 +52,9 @@ def check_choice(choice: str) -> None:
     if choice == DEFAULT_MODEL:
         return
     with one_sentence(choice):
-        path = _local(choice)
+        path = local_path(choice)
         if path is not None and not path.is_dir():
-            _is_gguf(path)
+            check_gguf(path)
 
 
 def find_model(choice: str | None = None, progress: Report = silent) -> tuple[Path, ServedModel]:
@@ -62,7 +64,7 @@ def find_model(choice: str | None = None, progress: Report = silent) -> tuple[Pa
     """
     wanted = _wanted(choice)
     with one_sentence(wanted):
-        path = None if wanted == DEFAULT_MODEL else _local(wanted)
+        path = None if wanted == DEFAULT_MODEL else local_path(wanted)
         if path is not None and path.is_dir():
             return path, read_served(path, printable(str(path.resolve())))
         if wanted != DEFAULT_MODEL and path is None and ":" not in wanted:
@@ -85,7 +87,7 @@ def _wanted(choice: str | None) -> str:
     return (choice or os.environ.get("PARKDECK_MODEL") or DEFAULT_MODEL).strip() or DEFAULT_MODEL
 
 
-def _local(wanted: str) -> Path | None:
+def local_path(wanted: str) -> Path | None:
     """What is at that path; None: a Hugging Face id. Raises ModelError when it is neither, or a pickle file."""
     path = Path(wanted)
     try:
@@ -109,11 +111,11 @@ def _from_path(path: Path, source: str, name: str | None, progress: Report) -> L
     if path.is_dir():
         progress(Progress("load", None, f"mapping the weights in {path}"))
         return read_directory(path, source, name)
-    _is_gguf(path)
+    check_gguf(path)
     return load_gguf(path, source, progress)
 
 
-def _is_gguf(path: Path) -> None:
+def check_gguf(path: Path) -> None:
     """Raises ModelError, which says what the file is instead."""
     if path.suffix in PICKLES:
         raise pickle_refused(path)
