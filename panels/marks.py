@@ -1,0 +1,67 @@
+"""Marks that several charts share: hatching, dashes that read on any band, text on a band, the grounds around them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from panels.palette import FONT, Palette
+
+Trace = dict[str, Any]
+HATCH = {"shape": "/", "bgcolor": "rgba(0,0,0,0)", "size": 7, "solidity": 0.35}
+DARK_INK, LIGHT_INK = "#06181a", "#ffffff"
+
+
+def scatter(**properties: Any) -> Trace:
+    return {"type": "scatter"} | properties
+
+
+def bar(**properties: Any) -> Trace:
+    return {"type": "bar"} | properties
+
+
+def hatched(colour: str) -> dict[str, Any]:
+    """The marker of bars that are over the line: no ground, stripes alone."""
+    return {"color": "rgba(0,0,0,0)", "line": {"width": 0}, "pattern": HATCH | {"fgcolor": colour}}
+
+
+def outlined(x: Any, y: Any, colours: Palette, **properties: Any) -> list[Trace]:
+    """The dashes of the other precision over a line in the ground's colour, so that they read on any band."""
+    shape = {"shape": properties.pop("shape", "hv")}
+    under = {"width": 3.5, "color": colours.surface}
+    dashes = {"width": 1.7, "color": colours.other_precision, "dash": "dash"}
+    placed = {name: properties[name] for name in ("xaxis", "legendgroup") if name in properties}
+    return [
+        scatter(x=x, y=y, mode="lines", line=shape | under, opacity=0.75, hoverinfo="skip", showlegend=False, **placed),
+        scatter(x=x, y=y, mode="lines", line=shape | dashes, **properties),
+    ]
+
+
+def ceiling_line(x: Sequence[Any], y: Sequence[float], colours: Palette) -> Trace:
+    return scatter(
+        x=x,
+        y=y,
+        name="ceiling",
+        mode="lines",
+        hoverinfo="skip",
+        line={"dash": "dash", "width": 2, "color": colours.ceiling},
+        showlegend=False,
+    )
+
+
+def ink(colour: str) -> str:
+    """Black or white text, whichever reads better on `colour`."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return DARK_INK if 0.299 * red + 0.587 * green + 0.114 * blue > 120 else LIGHT_INK
+
+
+def grounds(colours: Palette) -> dict[str, Any]:
+    """The layout that every chart has: its grounds, its font, its hover text."""
+    return {
+        "paper_bgcolor": colours.surface,
+        "plot_bgcolor": colours.surface,
+        "font": {"color": colours.text, "family": FONT, "size": 12.5},
+        "hoverlabel": {"bgcolor": colours.background, "bordercolor": colours.line, "font": {"color": colours.text}},
+    }
+
+
+def axis(colours: Palette) -> dict[str, Any]:
+    return {"gridcolor": colours.line, "zeroline": False, "color": colours.muted, "linecolor": colours.line}
