@@ -144,7 +144,7 @@ def _reserve(card: CardProfile, layout: TurnLayout, load: Load, store: Store) ->
     return Reserve(
         store=store,
         slot_bytes=slot,
-        slots=int(card.kv_budget_bytes // slot),
+        slots=max(0, int(card.kv_budget_bytes // slot)),
         reserved_bytes=load.slots * slot,
         skipped_bytes=load.slots * max(0, slot - layout.turn_bytes(load.mean_context, store)),
     )
