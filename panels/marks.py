@@ -48,9 +48,9 @@ def ceiling_line(x: Sequence[Any], y: Sequence[float], colours: Palette) -> Trac
 
 
 def ink(colour: str) -> str:
-    """Black or white text, whichever reads better on `colour`."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return DARK_INK if 0.299 * red + 0.587 * green + 0.114 * blue > 120 else LIGHT_INK
+    """Black or white text, whichever reads better on `colour`: by the contrast of WCAG 2."""
+    ground = 0.05 + _luminance(colour)
+    return DARK_INK if ground / (0.05 + _luminance(DARK_INK)) > 1.05 / ground else LIGHT_INK
 
 
 def grounds(colours: Palette) -> dict[str, Any]:
@@ -65,3 +65,15 @@ def grounds(colours: Palette) -> dict[str, Any]:
 
 def axis(colours: Palette) -> dict[str, Any]:
     return {"gridcolor": colours.line, "zeroline": False, "color": colours.muted, "linecolor": colours.line}
+
+
+def extent(low: float, high: float) -> dict[str, Any]:
+    """An axis from `low` to `high`. Not a plain range: plotly would take a new one for the end of a user's zoom."""
+    return {"autorangeoptions": {"include": [low, high], "clipmin": low, "clipmax": high}}
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance of '#rrggbb', from 0 to 1."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

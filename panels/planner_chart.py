@@ -4,6 +4,7 @@
 same turns at q8, scales counted. Everything is modelled; sizes are in GiB, or MiB for a card of less than 2 GiB.
 """
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 from engine.paper.ceiling import Plan, State
 from panels import components
-from panels.marks import Trace, axis, bar, ceiling_line, grounds, hatched, ink, outlined
+from panels.marks import Trace, axis, bar, ceiling_line, extent, grounds, hatched, ink, outlined
 from panels.palette import Palette, ThemeName, palette
 from panels.planner_words import states_text
 from panels.units import axis_unit, plain, unit_name
@@ -22,7 +23,7 @@ PLOT_PX = HEIGHT - MARGIN["t"] - MARGIN["b"]
 WIDTH = 0.72
 LONG_GAP = 0.3
 TOTAL_PX, TEXT_PX = 40, 17
-FEW = 7
+FEW, TITLE_PX = 7, 24
 FORCED = "forced swap or recompute"
 BANDS = (
     ("weights", "weights"),
@@ -54,8 +55,8 @@ def columns(plan: Plan) -> tuple[Column, ...]:
     made = []
     for index, state in enumerate(plan.states):
         whole = (*fixed, float(state.running_bytes), float(state.paused_bytes), float(state.long_bytes))
-        tops = [sum(whole[: count + 1]) for count in range(len(whole))]
-        under = tuple(min(top, ceiling) - min(top - size, ceiling) for top, size in zip(tops, whole, strict=True))
+        tops = [min(top, ceiling) for top in itertools.accumulate(whole, initial=0.0)]
+        under = tuple(top - bottom for bottom, top in itertools.pairwise(tops))
         made.append(
             Column(
                 index + (LONG_GAP if index == last else 0.0),
@@ -235,29 +236,34 @@ def apart(words: Sequence[tuple[float, str]], gap: float) -> list[tuple[float, s
 
 
 def _layout(plan: Plan, drawn: Sequence[Column], edges: list[float], top: float, colours: Palette) -> dict[str, Any]:
-    unit = unit_name(unit_of(plan))
+    unit, few = unit_name(unit_of(plan)), len(drawn) <= FEW
+    below = 0 if few else TITLE_PX
     return grounds(colours) | {
-        "height": HEIGHT,
-        "margin": MARGIN,
+        "height": HEIGHT + below,
+        "margin": MARGIN | {"b": MARGIN["b"] + below},
         "barmode": "stack",
         "xaxis": axis(colours)
         | {
             "tickvals": [column.x for column in drawn],
-            "ticktext": [_tick(column, unit, len(drawn) <= FEW) for column in drawn],
+            "ticktext": [_tick(column, unit, few) for column in drawn],
+            "title": {"text": "" if few else "paused turns beside the running ones", "font": {"size": 12}},
             "tickangle": 0,
             "tickfont": {"size": 12, "color": colours.text},
-            "range": edges,
+            **extent(*edges),
             "showgrid": False,
         },
         "yaxis": axis(colours)
-        | {"title": {"text": f"{unit} at fp16, modelled", "standoff": 6, "font": {"size": 12}}, "range": [0, top]},
+        | {"title": {"text": f"{unit} at fp16, modelled", "standoff": 6, "font": {"size": 12}}, **extent(0, top)},
         "hovermode": "closest",
         "showlegend": False,
         "uirevision": f"{plan.card.id} {plan.layout.name}",
     }
 
 
-def _tick(column: Column, unit: str, roomy: bool) -> str:
-    verdict = f"<b>{plain(column.over)} {unit} over</b>" if column.over > 0 else "fits"
-    label = column.state.label if roomy else column.state.label.replace(" ", "<br>", 1)
-    return f"{label}<br>{verdict}"
+def _tick(column: Column, unit: str, few: bool) -> str:
+    """State and verdict; where columns stand close, the axis' title says what the bare numbers are."""
+    if few:
+        verdict = f"<b>{plain(column.over)} {unit} over</b>" if column.over > 0 else "fits"
+        return f"{column.state.label}<br>{verdict}"
+    verdict = f"<b>{plain(column.over)} {unit}<br>over</b>" if column.over > 0 else "fits"
+    return f"{column.state.label.removesuffix(' paused').removesuffix(' only')}<br>{verdict}"

@@ -6,7 +6,7 @@ from typing import Any
 from engine.layout import Store
 from engine.paper.ceiling import Plan
 from panels import components
-from panels.marks import Trace, axis, bar, ceiling_line, grounds, hatched, ink
+from panels.marks import Trace, axis, bar, ceiling_line, extent, grounds, hatched, ink
 from panels.palette import Palette, ThemeName, palette
 from panels.planner_chart import unit_of
 from panels.planner_words import reserve_text
@@ -96,7 +96,8 @@ def _layout(
         "margin": MARGIN,
         "barmode": "stack",
         "xaxis": lines
-        | {"range": [0, right], "title": {"text": f"{name} at fp16, modelled", "standoff": 4, "font": {"size": 12}}},
+        | extent(0, right)
+        | {"title": {"text": f"{name} at fp16, modelled", "standoff": 4, "font": {"size": 12}}},
         "yaxis": lines
         | {
             "categoryorder": "array",
