@@ -24,6 +24,7 @@ WIDTH = 0.72
 LONG_GAP = 0.3
 TOTAL_PX, TEXT_PX = 40, 17
 FEW, TITLE_PX = 7, 24
+LONGEST = 100_000
 FORCED = "forced swap or recompute"
 BANDS = (
     ("weights", "weights"),
@@ -115,7 +116,7 @@ def _bands(drawn: Sequence[Column], top: float, unit: int, colours: Palette) -> 
                 marker={"color": colour, "line": {"width": 0}},
                 text=[_inside(column, index, top) if own else "" for column in drawn],
                 textposition="inside",
-                insidetextanchor="middle",
+                insidetextanchor="end",
                 textangle=0,
                 textfont={"size": 12, "color": ink(colour)},
                 constraintext="none",
@@ -168,6 +169,7 @@ def _totals(drawn: Sequence[Column], ceiling: float, top: float, colours: Palett
             {
                 "x": column.x,
                 "y": ceiling if crossed else column.used,
+                "yshift": 2 if crossed else 0,
                 "yanchor": "bottom",
                 "showarrow": False,
                 "text": f"<b>{plain(column.used)}</b>",
@@ -204,7 +206,8 @@ def _labels(last: Column, ceiling: float, top: float, unit: int, colours: Palett
         under, whole = last.under[index], last.whole[index]
         if whole > 0 and under > 0:
             square = f'<span style="color:{getattr(colours, meaning)}">■</span>'
-            words.append((base + under / 2, f"{square} {label} {plain(whole)} {unit_name(unit)}"))
+            amount = f" {plain(whole)} {unit_name(unit)}" if whole < LONGEST else ""
+            words.append((base + under / 2, f"{square} {label}{amount}"))
         base += under
     return [
         {
@@ -248,7 +251,7 @@ def _layout(plan: Plan, drawn: Sequence[Column], edges: list[float], top: float,
             "ticktext": [_tick(column, unit, few) for column in drawn],
             "title": {"text": "" if few else "paused turns beside the running ones", "font": {"size": 12}},
             "tickangle": 0,
-            "tickfont": {"size": 12, "color": colours.text},
+            "tickfont": {"size": 12 if few else 11, "color": colours.text},
             **extent(*edges),
             "showgrid": False,
         },

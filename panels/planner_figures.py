@@ -8,7 +8,7 @@ from engine.words import counted
 from panels import components
 from panels.figures import Card
 from panels.palette import ThemeName, palette
-from panels.units import count, rate, seconds, short, size
+from panels.units import count, seconds, size, speed
 
 MODELLED = "modelled from the card's profile"
 
@@ -31,7 +31,7 @@ def cards(plan: Plan) -> tuple[Card, ...]:
         ),
         Card(
             "step", "Decode step", seconds(fp16.step_s),
-            f"{rate(1 / fp16.step_s)} each · {short(plan.load.slots / fp16.step_s)} together",
+            f"{speed(1 / fp16.step_s)} tok/s each · {speed(plan.load.slots / fp16.step_s)} together",
             f"One step of {counted(plan.load.slots, 'running turn')} at the mean context, fp16: base, turns, reading "
             f"their KV; {MODELLED}. At q8 {seconds(q8.step_s)}.",
         ),

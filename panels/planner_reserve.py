@@ -82,10 +82,9 @@ def _layout(
         _note(ceiling, 1, colours, f"<b>ceiling {plain(ceiling)} {name}</b>", colour=colours.ceiling, yref="paper",
               yanchor="bottom", xanchor="center" if 0.1 < ceiling / right < 0.9 else "auto"),
     ]  # fmt: skip
-    if (over := reserved - ceiling) > 0:
-        slots = plan.reserves[Store.FP16].slots
-        fits = f"<b>{plain(over)} {name} over</b> · {slots:,} of {plan.load.slots:,} slots fit"
-        notes.append(_note((ceiling + reserved) / 2, RESERVED, colours, fits, bgcolor=colours.surface, borderpad=3))
+    slots = plan.reserves[Store.FP16].slots
+    notes += _over(reserved, RESERVED, ceiling, right, f" · {slots:,} of {plan.load.slots:,} slots fit", name, colours)
+    notes += _over(held, HELD, ceiling, right, "", name, colours)
     if skipped > 0.3 * right:
         text = f"{plain(skipped)} {name} not reserved:<br>the headroom that preemption then lacks"
         notes.append(_note(held + skipped / 2, HELD, colours, text))
@@ -122,6 +121,25 @@ def _note(x: float, y: Any, colours: Palette, text: str, colour: str | None = No
         "text": text,
         "font": {"size": 12, "color": colour or colours.text},
     } | more
+
+
+def _over(
+    total: float, row: str, ceiling: float, right: float, more: str, unit: str, colours: Palette
+) -> list[dict[str, Any]]:
+    """What a bar has above the ceiling: on the hatching where there is room, else beside the bar or before the line."""
+    over = total - ceiling
+    if over <= 0:
+        return []
+    placed: dict[str, Any] = {"x": ceiling + over / 2}
+    if over < 0.35 * right:
+        beside = total < 0.6 * right
+        placed = {
+            "x": total if beside else ceiling,
+            "xanchor": "left" if beside else "right",
+            "xshift": 8 if beside else -8,
+        }
+    text = f"<b>{plain(over)} {unit} over</b>{more}"
+    return [_note(0, row, colours, text, bgcolor=colours.surface, borderpad=3) | placed]
 
 
 def _arrow(start: float, end: float, colours: Palette) -> dict[str, Any]:

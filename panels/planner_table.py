@@ -13,7 +13,7 @@ from engine.paper.ceiling import Fit, Plan
 from engine.record.cells import neutralised
 from panels import components
 from panels.palette import ThemeName, palette
-from panels.units import common_unit, unit_name
+from panels.units import common_unit, speed, unit_name
 
 HEADS = {Store.FP16: "fp16", Store.Q8: "q8 with scales", Store.Q8_HALF: "q8 as exactly half"}
 
@@ -60,11 +60,10 @@ def rows(plan: Plan) -> tuple[Row, ...]:
             tuple(Cell("yes") if fit.long_fits else Cell("no", tone="bad") for fit in fits)),
         Row("fill_context", "Context at which they alone fill the card", "The longest at which the running turns alone "
             "still fit.", tuple(_filling(fit.fill_context) for fit in fits)),
-        Row("step", "Decode step", "Base + turns + reading the running KV once.",
-            tuple(Cell(f"{fit.step_s * 1000:,.2f}", "ms") for fit in fits)),
-        Row("rate", "Decode, each turn", "1 / step.", tuple(Cell(f"{1 / fit.step_s:,.1f}", "tok/s") for fit in fits)),
+        Row("step", "Decode step", "Base + turns + reading the running KV once.", tuple(map(_step, fits))),
+        Row("rate", "Decode, each turn", "1 / step.", tuple(Cell(speed(1 / fit.step_s), "tok/s") for fit in fits)),
         Row("together", "Decode, together", "Slots / step.",
-            tuple(Cell(f"{load.slots / fit.step_s:,.0f}", "tok/s") for fit in fits)),
+            tuple(Cell(speed(load.slots / fit.step_s), "tok/s") for fit in fits)),
     )  # fmt: skip
 
 
@@ -139,9 +138,15 @@ def _sizes(key: str, label: str, hint: str, fits: list[Fit], of: Callable[[Fit],
 
 
 def size_cell(nbytes: float, unit: int) -> Cell:
-    """Three decimals, so that 0.9375 and 15.375 are still told from what they are near to; none of bytes."""
-    text = f"{abs(nbytes) / unit:,.{0 if unit == 1 else 3}f}"
+    """Three decimals, so that 0.9375 and 15.375 are told from what they are near to; none of bytes and of thousands."""
+    amount = abs(nbytes) / unit
+    text = f"{amount:,.{0 if unit == 1 or amount >= 1000 else 3}f}"
     return Cell(f"−{text}", unit_name(unit), "bad") if nbytes < 0 else Cell(text, unit_name(unit))
+
+
+def _step(fit: Fit) -> Cell:
+    slow = fit.step_s >= 10
+    return Cell(f"{fit.step_s if slow else fit.step_s * 1000:,.2f}", "s" if slow else "ms")
 
 
 def _filling(tokens: int | None) -> Cell:

@@ -9,8 +9,8 @@ from panels.units import axis_unit, size, size_in
 def line(plan: Plan) -> str:
     """One line under the title."""
     return (
-        f"{plan.card.name} · {plan.layout.name} · ceiling {size(plan.card.usable.amount)} · computed from the card's "
-        "profile, nothing here is measured unless it says so"
+        f"{plan.card.name} · model shape {plan.layout.name} · {size(plan.card.usable.amount)} usable, the ceiling · "
+        "computed from the card's profile; nothing is measured unless it says so"
     )
 
 

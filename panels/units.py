@@ -94,6 +94,11 @@ def plain(value: float) -> str:
     return text + "0" if text.endswith(".") else text
 
 
+def speed(value: float) -> str:
+    """A rate without its unit; never rounded to nothing."""
+    return short(value) if value >= 0.01 else "under 0.01"
+
+
 def common_unit(values: Iterable[float]) -> int:
     """The largest of GiB, MiB, KiB and bytes in which the largest of `values` is at least a tenth."""
     largest = max((abs(value) for value in values), default=0.0)

@@ -103,7 +103,10 @@ def test_columns_labels_and_ceiling_are_the_studys(page: Page) -> None:
     assert page.locator("[data-row=paused_fit] td").nth(2).inner_text() == "11"
 
 
-@pytest.mark.parametrize(("text", "given"), [("0", "0"), ("-5", "-5"), ("999999999", "999999999"), ("", "empty")])
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [("0", "0"), ("-5", "-5"), ("1.5", "1.5"), ("1e30", "1e+30"), ("99999999999999999999", "1e+20"), ("", "empty")],
+)
 def test_a_bad_value_is_refused_beside_its_field_and_the_chart_stays(page: Page, text: str, given: str) -> None:
     chart(page, "(plot.dataset.mark = 'kept', 1)")
     enter(page, "Mean context", text)
