@@ -15,7 +15,7 @@ from panels import components
 from panels.marks import Trace, axis, bar, ceiling_line, extent, grounds, hatched, ink, outlined
 from panels.palette import Palette, ThemeName, palette
 from panels.planner_words import states_text
-from panels.units import axis_unit, plain, unit_name
+from panels.units import axis_unit, trimmed, unit_name
 
 HEIGHT = 470
 MARGIN = {"l": 54, "r": 176, "t": 34, "b": 58}
@@ -23,7 +23,7 @@ PLOT_PX = HEIGHT - MARGIN["t"] - MARGIN["b"]
 WIDTH = 0.72
 LONG_GAP = 0.3
 TOTAL_PX, TEXT_PX = 40, 17
-FEW, TITLE_PX = 7, 24
+FEW, TITLE_PX = 7, 28
 LONGEST = 100_000
 FORCED = "forced swap or recompute"
 BANDS = (
@@ -77,7 +77,7 @@ def unit_of(plan: Plan) -> int:
 
 
 def spec(plan: Plan, theme: ThemeName) -> dict[str, Any]:
-    """The figure as plain JSON."""
+    """The figure as trimmed JSON."""
     colours, unit = palette(theme), unit_of(plan)
     drawn = columns(plan)
     ceiling = plan.card.usable.amount / unit
@@ -120,7 +120,7 @@ def _bands(drawn: Sequence[Column], top: float, unit: int, colours: Palette) -> 
                 textangle=0,
                 textfont={"size": 12, "color": ink(colour)},
                 constraintext="none",
-                customdata=[f"{label} {plain(column.whole[index])} {unit_name(unit)}" for column in drawn],
+                customdata=[f"{label} {trimmed(column.whole[index])} {unit_name(unit)}" for column in drawn],
                 hovertemplate="%{customdata}<extra></extra>",
                 showlegend=False,
             )
@@ -130,7 +130,7 @@ def _bands(drawn: Sequence[Column], top: float, unit: int, colours: Palette) -> 
 
 def _inside(column: Column, index: int, top: float) -> str:
     """The whole band's size, where what is drawn of it is tall enough for a line of text."""
-    return plain(column.whole[index]) if column.under[index] / top * PLOT_PX >= TEXT_PX else ""
+    return trimmed(column.whole[index]) if column.under[index] / top * PLOT_PX >= TEXT_PX else ""
 
 
 def _over(drawn: Sequence[Column], unit: int, colours: Palette) -> Trace:
@@ -140,7 +140,7 @@ def _over(drawn: Sequence[Column], unit: int, colours: Palette) -> Trace:
         name=FORCED,
         width=WIDTH,
         marker=hatched(colours.forced),
-        customdata=[f"{FORCED}: {plain(column.over)} {unit_name(unit)} over" for column in drawn],
+        customdata=[f"{FORCED}: {trimmed(column.over)} {unit_name(unit)} over" for column in drawn],
         hovertemplate="%{customdata}<extra></extra>",
         showlegend=False,
     )
@@ -172,7 +172,7 @@ def _totals(drawn: Sequence[Column], ceiling: float, top: float, colours: Palett
                 "yshift": 2 if crossed else 0,
                 "yanchor": "bottom",
                 "showarrow": False,
-                "text": f"<b>{plain(column.used)}</b>",
+                "text": f"<b>{trimmed(column.used)}</b>",
                 "font": {"size": 13, "color": colours.text},
             }
         )
@@ -198,7 +198,7 @@ def _forced(drawn: Sequence[Column], top: float, colours: Palette) -> dict[str, 
 def _labels(last: Column, ceiling: float, top: float, unit: int, colours: Palette) -> list[dict[str, Any]]:
     """Beside the last column, each at the height of what it names, none on another."""
     words: list[tuple[float, str]] = [
-        (ceiling, f'<b><span style="color:{colours.ceiling}">ceiling {plain(ceiling)} {unit_name(unit)}</span></b>'),
+        (ceiling, f'<b><span style="color:{colours.ceiling}">ceiling {trimmed(ceiling)} {unit_name(unit)}</span></b>'),
         (last.used_q8, f'<span style="color:{colours.other_precision}">╌ same turns at q8</span>'),
     ]
     base = 0.0
@@ -206,7 +206,7 @@ def _labels(last: Column, ceiling: float, top: float, unit: int, colours: Palett
         under, whole = last.under[index], last.whole[index]
         if whole > 0 and under > 0:
             square = f'<span style="color:{getattr(colours, meaning)}">■</span>'
-            amount = f" {plain(whole)} {unit_name(unit)}" if whole < LONGEST else ""
+            amount = f" {trimmed(whole)} {unit_name(unit)}" if whole < LONGEST else ""
             words.append((base + under / 2, f"{square} {label}{amount}"))
         base += under
     return [
@@ -249,7 +249,11 @@ def _layout(plan: Plan, drawn: Sequence[Column], edges: list[float], top: float,
         | {
             "tickvals": [column.x for column in drawn],
             "ticktext": [_tick(column, unit, few) for column in drawn],
-            "title": {"text": "" if few else "paused turns beside the running ones", "font": {"size": 12}},
+            "title": {
+                "text": "" if few else "paused turns beside the running ones",
+                "standoff": 36,
+                "font": {"size": 12},
+            },
             "tickangle": 0,
             "tickfont": {"size": 12 if few else 11, "color": colours.text},
             **extent(*edges),
@@ -266,7 +270,7 @@ def _layout(plan: Plan, drawn: Sequence[Column], edges: list[float], top: float,
 def _tick(column: Column, unit: str, few: bool) -> str:
     """State and verdict; where columns stand close, the axis' title says what the bare numbers are."""
     if few:
-        verdict = f"<b>{plain(column.over)} {unit} over</b>" if column.over > 0 else "fits"
+        verdict = f"<b>{trimmed(column.over)} {unit} over</b>" if column.over > 0 else "fits"
         return f"{column.state.label}<br>{verdict}"
-    verdict = f"<b>{plain(column.over)} {unit}<br>over</b>" if column.over > 0 else "fits"
+    verdict = f"<b>{trimmed(column.over)} {unit}<br>over</b>" if column.over > 0 else "fits"
     return f"{column.state.label.removesuffix(' paused').removesuffix(' only')}<br>{verdict}"

@@ -10,7 +10,7 @@ from panels.marks import Trace, axis, bar, ceiling_line, extent, grounds, hatche
 from panels.palette import Palette, ThemeName, palette
 from panels.planner_chart import unit_of
 from panels.planner_words import reserve_text
-from panels.units import plain, unit_name
+from panels.units import trimmed, unit_name
 
 HEIGHT = 216
 MARGIN = {"l": 148, "r": 26, "t": 34, "b": 46}
@@ -19,7 +19,7 @@ WIDTH = 0.58
 
 
 def spec(plan: Plan, theme: ThemeName) -> dict[str, Any]:
-    """The figure as plain JSON: fp16, modelled."""
+    """The figure as trimmed JSON: fp16, modelled."""
     colours, unit = palette(theme), unit_of(plan)
     ceiling = plan.card.usable.amount / unit
     fixed = (plan.card.weights.amount + plan.card.runtime.amount) / unit
@@ -79,14 +79,14 @@ def _layout(
     name = unit_name(unit)
     skipped = plan.reserves[Store.FP16].skipped_bytes / unit
     notes = [
-        _note(ceiling, 1, colours, f"<b>ceiling {plain(ceiling)} {name}</b>", colour=colours.ceiling, yref="paper",
+        _note(ceiling, 1, colours, f"<b>ceiling {trimmed(ceiling)} {name}</b>", colour=colours.ceiling, yref="paper",
               yanchor="bottom", xanchor="center" if 0.1 < ceiling / right < 0.9 else "auto"),
     ]  # fmt: skip
     slots = plan.reserves[Store.FP16].slots
     notes += _over(reserved, RESERVED, ceiling, right, f" · {slots:,} of {plan.load.slots:,} slots fit", name, colours)
     notes += _over(held, HELD, ceiling, right, "", name, colours)
     if skipped > 0.3 * right:
-        text = f"{plain(skipped)} {name} not reserved:<br>the headroom that preemption then lacks"
+        text = f"{trimmed(skipped)} {name} not reserved:<br>the headroom that preemption then lacks"
         notes.append(_note(held + skipped / 2, HELD, colours, text))
         notes += [_arrow(held, reserved, colours), _arrow(reserved, held, colours)]
     lines = axis(colours)
@@ -138,7 +138,7 @@ def _over(
             "xanchor": "left" if beside else "right",
             "xshift": 8 if beside else -8,
         }
-    text = f"<b>{plain(over)} {unit} over</b>{more}"
+    text = f"<b>{trimmed(over)} {unit} over</b>{more}"
     return [_note(0, row, colours, text, bgcolor=colours.surface, borderpad=3) | placed]
 
 

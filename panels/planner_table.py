@@ -11,6 +11,7 @@ import streamlit as st
 from engine.layout import Store
 from engine.paper.ceiling import Fit, Plan
 from engine.record.cells import neutralised
+from engine.words import counted
 from panels import components
 from panels.palette import ThemeName, palette
 from panels.units import common_unit, speed, unit_name
@@ -40,7 +41,7 @@ class Row:
 def rows(plan: Plan) -> tuple[Row, ...]:
     """The figures in the order in which they build on each other; a row's sizes are in one unit."""
     load = plan.load
-    turn, long_turn = f"{load.mean_context:,} tokens", f"{load.long_context:,} tokens"
+    turn, long_turn = counted(load.mean_context, "token"), counted(load.long_context, "token")
     fits = [plan.fits[store] for store in HEADS]
     return (
         Row("bytes_per_token", "KV of a token", "2 x KV layers x heads x width x bytes, layer by layer, while no "

@@ -24,9 +24,9 @@ def states_text(plan: Plan) -> str:
         else f"is {size_in(long_state.over_bytes, axis_unit(plan.card.usable.amount))} over"
     )
     return (
-        f"{counted(plan.load.slots, 'running turn')} of {plan.load.mean_context:,} tokens take "
+        f"{counted(plan.load.slots, 'running turn')} of {counted(plan.load.mean_context, 'token')} take "
         f"{size(fp16.used_bytes)} of {size(plan.card.usable.amount)} at fp16, weights and runtime included; "
-        f"{_fit(fp16.paused_fit)}, one paused long turn of {plan.load.long_context:,} tokens {ends}; "
+        f"{_fit(fp16.paused_fit)}, one paused long turn of {counted(plan.load.long_context, 'token')} {ends}; "
         f"at q8 with its scales {_fit(q8.paused_fit)} ({_peak(plan)})."
     )
 
@@ -36,7 +36,7 @@ def reserve_text(plan: Plan) -> str:
     fp16, q8 = plan.reserves[Store.FP16], plan.reserves[Store.Q8]
     load = plan.load
     told = (
-        f"Keeping {load.max_context:,} tokens for each of {counted(load.slots, 'slot')} takes "
+        f"Keeping {counted(load.max_context, 'token')} for each of {counted(load.slots, 'slot')} takes "
         f"{size(fp16.reserved_bytes)} at fp16, so {_admits(fp16.slots)} ({q8.slots:,} at q8). "
         f"Average turns hold {size(plan.fits[Store.FP16].running_bytes)}."
     )

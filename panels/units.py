@@ -85,8 +85,11 @@ def short(value: float) -> str:
     return f"{value:.2f}"
 
 
-def plain(value: float) -> str:
-    """Up to three decimals where they say it exactly, else two: 13.5, 14.44, 15.375, 16.0; short from 100 on."""
+def trimmed(value: float) -> str:
+    """Up to three decimals where they say it exactly, else two: 13.5, 14.44, 15.375, 16.0; short from 100 on; what is
+    there is never rounded to nothing."""
+    if 0 < abs(value) < 0.005:
+        return "under 0.01"
     if abs(value) >= 100:
         return short(value)
     places = 3 if math.isclose(value * 1000, round(value * 1000), abs_tol=1e-6) else 2
