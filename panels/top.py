@@ -45,12 +45,8 @@ def warning(problem: str | None) -> str:
     """A second line in Markdown: what keeps the recorder from storing."""
     if problem is None:
         return ""
-    return f"  \n:orange[{plain_text(problem)}]"
-
-
-def plain_text(text: str) -> str:
-    """Text as Markdown that shows it letter by letter, whatever it contains."""
-    return "".join("\\" + c if c in "\\`*_[]<>#|$~:" else c for c in text)
+    plain = "".join("\\" + c if c in "\\`*_[]<>#|$~:" else c for c in problem)
+    return f"  \n:orange[{plain}]"
 
 
 def render(snapshot: Snapshot, recording_problem: str | None = None) -> ScaleName:

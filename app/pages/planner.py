@@ -5,6 +5,7 @@ import streamlit as st
 from engine.paper.ceiling import plan as planned
 from panels import (
     card_box,
+    card_sources,
     components,
     planner_chart,
     planner_figures,
@@ -15,7 +16,7 @@ from panels import (
     planner_words,
 )
 from panels.deck_view import DeckView
-from panels.top import plain_text
+from panels.plain import plain
 
 
 def page(deck: DeckView | None) -> None:
@@ -27,10 +28,10 @@ def page(deck: DeckView | None) -> None:
     with st.container(gap="small"):
         with st.container(gap=None):
             st.markdown("### Planner &nbsp; :gray-badge[modelled]")
-            st.caption(plain_text(planner_words.line(plan)))
+            st.caption(plain(planner_words.line(plan)))
         planner_figures.render(plan, theme)
         planner_chart.render(plan, theme)
-        st.caption(plain_text(planner_words.states_text(plan)))
+        st.caption(plain(planner_words.states_text(plan)))
         table, beside = st.columns([1.3, 1], gap="small")
         with table:
             st.markdown("#### fp16 beside q8")
@@ -41,4 +42,5 @@ def page(deck: DeckView | None) -> None:
             planner_table.render_notes(plan, theme)
         st.markdown("#### Reserving the largest context against overcommitting")
         planner_reserve.render(plan, theme)
-        st.caption(plain_text(planner_words.reserve_text(plan)))
+        st.caption(plain(planner_words.reserve_text(plan)))
+        card_sources.render(choice.card, choice.preset)
