@@ -251,7 +251,7 @@ def _layout(plan: Plan, drawn: Sequence[Column], edges: list[float], top: float,
             "ticktext": [_tick(column, unit, few) for column in drawn],
             "title": {
                 "text": "" if few else "paused turns beside the running ones",
-                "standoff": 36,
+                "standoff": 8,
                 "font": {"size": 12},
             },
             "tickangle": 0,

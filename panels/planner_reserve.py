@@ -87,7 +87,7 @@ def _layout(
     notes += _over(held, HELD, ceiling, right, "", name, colours)
     if skipped > 0.3 * right:
         text = f"{trimmed(skipped)} {name} not reserved:<br>the headroom that preemption then lacks"
-        notes.append(_note(held + skipped / 2, HELD, colours, text))
+        notes.append(_note(held + skipped / 2, HELD, colours, text, bgcolor=colours.surface))
         notes += [_arrow(held, reserved, colours), _arrow(reserved, held, colours)]
     lines = axis(colours)
     return grounds(colours) | {

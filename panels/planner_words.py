@@ -3,13 +3,13 @@
 from engine.layout import Store
 from engine.paper.ceiling import Plan
 from engine.words import counted
-from panels.units import axis_unit, size, size_in
+from panels.units import axis_unit, size, size_in, trimmed, unit_name
 
 
 def line(plan: Plan) -> str:
     """One line under the title."""
     return (
-        f"{plan.card.name} · model shape {plan.layout.name} · {size(plan.card.usable.amount)} usable, the ceiling · "
+        f"{plan.card.name} · model shape {plan.layout.name} · {_ceiling(plan)} usable, the ceiling · "
         "computed from the card's profile; nothing is measured unless it says so"
     )
 
@@ -25,7 +25,7 @@ def states_text(plan: Plan) -> str:
     )
     return (
         f"{counted(plan.load.slots, 'running turn')} of {counted(plan.load.mean_context, 'token')} take "
-        f"{size(fp16.used_bytes)} of {size(plan.card.usable.amount)} at fp16, weights and runtime included; "
+        f"{size(fp16.used_bytes)} of {_ceiling(plan)} at fp16, weights and runtime included; "
         f"{_fit(fp16.paused_fit)}, one paused long turn of {counted(plan.load.long_context, 'token')} {ends}; "
         f"at q8 with its scales {_fit(q8.paused_fit)} ({_peak(plan)})."
     )
@@ -46,6 +46,11 @@ def reserve_text(plan: Plan) -> str:
         told + f" A swarm that overcommits runs all {load.slots:,}; the {size(fp16.skipped_bytes)} between the two, "
         "never reserved, is the headroom that preemption then lacks when turns grow."
     )
+
+
+def _ceiling(plan: Plan) -> str:
+    unit = axis_unit(plan.card.usable.amount)
+    return f"{trimmed(plan.card.usable.amount / unit)} {unit_name(unit)}"
 
 
 def _fit(paused: int) -> str:

@@ -13,7 +13,7 @@ from engine.cards.profile import Figure
 from engine.cards.store import load_card
 from engine.layout import LayerGroup, Store, TurnLayout
 from engine.paper.ceiling import Load, Plan, load_of, plan
-from panels import planner_chart, planner_reserve, planner_words
+from panels import planner_chart, planner_figures, planner_reserve, planner_table, planner_words
 from panels.marks import ink
 from panels.palette import ThemeName, palette
 from panels.planner_chart import apart, columns
@@ -24,6 +24,7 @@ CARD = load_card("rx9070xt")
 DENSE = CARD.preset("ceiling").layout
 WINDOWED = TurnLayout("windowed", (LayerGroup(20, 4, (128, 128), 1024), LayerGroup(4, 4, (128, 128))))
 STATE_ONLY = TurnLayout("state only", (), state_bytes=50 << 20)
+EMPTY = TurnLayout("nothing", ())
 ALL_WINDOWED = TurnLayout("all windowed", (LayerGroup(20, 4, (128, 128), 1024),))
 
 
@@ -125,7 +126,7 @@ def test_the_sentence_says_what_the_columns_show() -> None:
 
 counts = st.one_of(st.integers(1, 10_000_000), st.integers(1, 40_000))
 loads = st.builds(Load, st.integers(1, 1_024), counts, counts, counts)
-layouts = st.sampled_from((DENSE, CARD.preset("qwen3.5-9b").layout, WINDOWED, STATE_ONLY, ALL_WINDOWED))
+layouts = st.sampled_from((DENSE, CARD.preset("qwen3.5-9b").layout, WINDOWED, STATE_ONLY, ALL_WINDOWED, EMPTY))
 cards = st.builds(
     lambda usable, weights, runtime: replace(CARD, usable=usable, weights=weights, runtime=runtime),
     st.builds(gib, st.floats(1e-9, 16_384)),
@@ -147,6 +148,9 @@ def test_any_card_model_and_load_draws_and_adds_up(card, layout, load) -> None:
         json.dumps(chart.spec(asked, "light"), allow_nan=False)
     assert planner_words.states_text(asked)
     assert planner_words.reserve_text(asked)
+    assert len(planner_figures.cards(asked)) == 6
+    assert all(len(row.cells) == 3 for row in planner_table.rows(asked))
+    assert planner_table.as_csv(asked)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.text(max_size=3)), max_size=8), st.floats(0.1, 1e4))
