@@ -132,7 +132,7 @@ def test_a_slider_moves_the_columns_and_keeps_chart_and_zoom(page: Page) -> None
     assert field(page, "Slots").input_value() == "10"
 
 
-def test_values_outlive_a_visit_to_another_page_and_end_with_the_model(page: Page) -> None:
+def test_values_outlive_a_visit_to_another_page(page: Page) -> None:
     enter(page, "Mean context", "7000")
     wait_until(page, lambda: totals(page)[0] == "14.54", "the new columns")
     page.get_by_role("link", name="Prices").click()
