@@ -1,12 +1,13 @@
 """Parkdeck's own elements on a Streamlit page (components v2): small scripts of assets/js on kept DOM nodes."""
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from panels.palette import Palette
+from panels.palette import Palette, ThemeName
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOT_HTML = """<div style="border:1px solid var(--st-border-color);border-radius:10px;overflow:hidden;
@@ -24,6 +25,9 @@ TURNS_HTML = """<div class="turns-frame"><div class="turns"><h4>Turns</h4><div c
 <th class="number moves">moves</th><th class="actions"></th>
 </tr></thead><tbody></tbody></table></div>
 <div class="foot"><span class="message"></span><span class="more"></span></div></div></div>"""
+
+FIGURES_HTML = """<div class="figures-frame"><table class="figures"><thead><tr></tr></thead><tbody></tbody></table>
+<ul class="notes"></ul></div>"""
 
 
 @cache
@@ -52,6 +56,22 @@ def downloads(data: dict[str, Any], *, key: str) -> None:
 def turns(data: dict[str, Any], *, key: str, on_action: Any) -> None:
     """`on_action` runs before the page is drawn again; the click is then in st.session_state[key].action."""
     _mount("parkdeck_turns", TURNS_HTML, "js/turns.js")(key=key, data=data, on_action_change=on_action)
+
+
+def figures(data: dict[str, Any], *, key: str) -> None:
+    """A table of figures, numbers at the right. `data`: head (texts), rows (label, hint, cells of text and tone), notes
+    (texts below), colours."""
+    _mount("parkdeck_figures", FIGURES_HTML, "js/figures.js")(key=key, data=data)
+
+
+def file_name(text: str) -> str:
+    """A name for a file that a browser saves: letters, digits, dot, dash."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-.")[:80]
+
+
+def theme() -> ThemeName:
+    """The theme that this tab shows."""
+    return "light" if st.context.theme.type == "light" else "dark"
 
 
 def colours(theme: Palette) -> dict[str, str]:

@@ -49,7 +49,7 @@ def figure(
     if st.session_state.get(slider) not in options:
         st.session_state[slider] = shown
     if field not in st.session_state:
-        st.session_state[field] = shown
+        st.session_state[field] = float(now)
     st.markdown(f"{label}{f', {unit}' if unit else ''}", help=hint)
     left, right = st.columns([3, 2], gap="small", vertical_alignment="center")
     with left:
@@ -61,8 +61,9 @@ def figure(
             f"{label}: number",
             key=field,
             value=None,
-            step=step,
-            format=None if whole else "%.10g",
+            # A field of whole numbers alone would cut 1.5 and 1e9 down to 1 by itself instead of having them refused.
+            step=float(step),
+            format="%.10g",
             label_visibility="collapsed",
             on_change=_typed,
             args=(key, check),
@@ -73,8 +74,9 @@ def figure(
 
 
 def _slid(key: str) -> None:
-    put_value = st.session_state[_name("slider", key)]
-    st.session_state[_name(_KEPT, key)] = st.session_state[_name("field", key)] = put_value
+    chosen = st.session_state[_name("slider", key)]
+    st.session_state[_name(_KEPT, key)] = chosen
+    st.session_state[_name("field", key)] = float(chosen)
     st.session_state.pop(_name(_BAD, key), None)
 
 

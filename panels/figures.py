@@ -14,13 +14,14 @@ from panels.units import MISSING, agents_factor, count, fraction, rate, seconds,
 @dataclass(frozen=True, slots=True)
 class Card:
     """`value` is number and unit with a space between, or 'n/a': not measured (yet). `hint` says what the figure is and
-    where it comes from."""
+    where it comes from. `tone` bad: what it says does not fit."""
 
     key: str
     label: str
     value: str
     sub: str
     hint: str
+    tone: str = ""
 
 
 def cards(snapshot: Snapshot, scale: Scale) -> tuple[Card, ...]:

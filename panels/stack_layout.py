@@ -6,7 +6,8 @@ from typing import Any
 
 from engine.events import Event, EventKind
 from engine.knobs import LABELS, figure
-from panels.palette import FONT, Palette
+from panels.marks import axis, grounds
+from panels.palette import Palette
 from panels.scale import Scale, Stack
 from panels.units import unit_name
 
@@ -103,16 +104,13 @@ def provenance(scale: Scale, colours: Palette) -> dict[str, Any]:
 
 
 def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict[str, Any]:
-    axis = {"gridcolor": colours.line, "zeroline": False, "color": colours.muted, "linecolor": colours.line}
+    lines = axis(colours)
     title = f"{unit_name(unit)} at card scale" if scale.card else f"{unit_name(unit)}, this machine"
     top = now.ceiling / unit * 1.13 if now else 1.0
-    return {
+    return grounds(colours) | {
         "height": HEIGHT,
         "margin": MARGIN,
-        "paper_bgcolor": colours.surface,
-        "plot_bgcolor": colours.surface,
-        "font": {"color": colours.text, "family": FONT, "size": 12.5},
-        "xaxis": axis
+        "xaxis": lines
         | {
             "type": "date",
             "domain": [0, 0.895],
@@ -121,7 +119,7 @@ def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict
             "nticks": 8,
             "ticklabeloverflow": "hide past domain",
         },
-        "xaxis2": axis | {"domain": [0.915, 1.0], "showgrid": False, "fixedrange": True},
+        "xaxis2": lines | {"domain": [0.915, 1.0], "showgrid": False, "fixedrange": True},
         "xaxis3": {
             "domain": [0.915, 1.0],
             "overlaying": "x2",
@@ -129,7 +127,7 @@ def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict
             "visible": False,
             "fixedrange": True,
         },
-        "yaxis": axis
+        "yaxis": lines
         | {
             "title": {"text": title, "standoff": 6, "font": {"size": 12}},
             "rangemode": "tozero",
@@ -137,7 +135,6 @@ def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict
         },
         "barmode": "stack",
         "hovermode": "x unified",
-        "hoverlabel": {"bgcolor": colours.background, "bordercolor": colours.line, "font": {"color": colours.text}},
         "legend": {"orientation": "h", "y": -0.15, "x": 0, "font": {"size": 11.5}, "traceorder": "normal"},
         "uirevision": scale.name,
     }

@@ -1,6 +1,7 @@
 """Figures as people read them. GiB and MiB are powers of two and always printed; what was not measured is 'n/a'."""
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 GIB = 1 << 30
@@ -32,7 +33,7 @@ def axis_unit(nbytes: float) -> int:
 
 
 def unit_name(unit: int) -> str:
-    return {GIB: "GiB", MIB: "MiB", KIB: "KiB"}[unit]
+    return {GIB: "GiB", MIB: "MiB", KIB: "KiB", 1: "B"}[unit]
 
 
 def seconds(value: float | None) -> str:
@@ -82,3 +83,26 @@ def short(value: float) -> str:
     if magnitude >= 10:
         return f"{value:.1f}"
     return f"{value:.2f}"
+
+
+def trimmed(value: float) -> str:
+    """Up to three decimals where they say it exactly, else two: 13.5, 14.44, 15.375, 16.0; short from 100 on; what is
+    there is never rounded to nothing."""
+    if 0 < abs(value) < 0.005:
+        return "under 0.01"
+    if abs(value) >= 100:
+        return short(value)
+    places = 3 if math.isclose(value * 1000, round(value * 1000), abs_tol=1e-6) else 2
+    text = f"{value:.{places}f}".rstrip("0")
+    return text + "0" if text.endswith(".") else text
+
+
+def speed(value: float) -> str:
+    """A rate without its unit; never rounded to nothing."""
+    return short(value) if value >= 0.01 else "under 0.01"
+
+
+def common_unit(values: Iterable[float]) -> int:
+    """The largest of GiB, MiB, KiB and bytes in which the largest of `values` is at least a tenth."""
+    largest = max((abs(value) for value in values), default=0.0)
+    return next((unit for unit in (GIB, MIB, KIB) if largest >= unit / 10), 1)

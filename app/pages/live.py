@@ -5,9 +5,8 @@ from dataclasses import replace
 import streamlit as st
 
 from engine.snapshot import HostState, Snapshot
-from panels import downloads, figures, hardware, knobs, model_box, side, stack, states, swarm, top, turns
+from panels import components, downloads, figures, hardware, knobs, model_box, side, stack, states, swarm, top, turns
 from panels.deck_view import DeckView
-from panels.palette import ThemeName
 from panels.scale import scale_for
 
 REFRESH_S = 1.0
@@ -30,7 +29,7 @@ def _sidebar(deck: DeckView) -> None:
     with st.expander("Model", icon=":material/memory:"):
         model_box.render(deck.control, snapshot)
     with st.expander("Download this session", icon=":material/download:"):
-        downloads.render(deck, _theme())
+        downloads.render(deck, components.theme())
 
 
 @st.fragment(run_every=REFRESH_S)
@@ -42,7 +41,7 @@ def _main(deck: DeckView) -> None:
 def _panels(deck: DeckView) -> None:
     control = deck.control
     snapshot = _kept(control.snapshot, deck)
-    theme = _theme()
+    theme = components.theme()
     scale = scale_for(snapshot, top.render(snapshot, deck.recording_problem()))
     # Its place is kept when it is empty, so that a word that comes and goes moves no element and remounts no chart.
     with st.container():
@@ -82,7 +81,3 @@ def _kept(snapshot: Snapshot, deck: DeckView) -> Snapshot:
         return snapshot
     samples = deck.control.samples()
     return replace(snapshot, bands=samples[-1].bands, card=deck.last_card()) if samples else snapshot
-
-
-def _theme() -> ThemeName:
-    return "light" if st.context.theme.type == "light" else "dark"

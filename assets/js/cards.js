@@ -9,6 +9,7 @@ function node(parent, tag, name) {
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector('.cards');
   for (const [name, colour] of Object.entries(data.colours)) root.style.setProperty(`--pd-${name}`, colour);
+  root.classList.toggle('six', data.cards.length === 6);
   data.cards.forEach((card, index) => {
     let box = root.children[index];
     if (!box) {
@@ -20,6 +21,7 @@ export default function ({ data, parentElement }) {
     box.dataset.card = card.key;
     box.title = card.hint;
     box.classList.toggle('missing', card.value === 'n/a');
+    box.classList.toggle('bad', card.tone === 'bad');
     const [label, value, sub] = box.children;
     if (label.textContent !== card.label) label.textContent = card.label;
     if (sub.textContent !== card.sub) sub.textContent = card.sub;

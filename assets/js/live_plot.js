@@ -1,5 +1,5 @@
 // A Plotly chart on an element that is kept: Plotly.react changes what differs, so zoom and legend state stay.
-// The buttons are named one by one, so that none that Plotly adds, such as an upload, ever appears.
+// A figure with `file` says what its picture is called. The buttons are named one by one, so that none that Plotly adds, such as an upload, ever appears.
 const CONFIG = {
   responsive: true,
   displaylogo: false,
@@ -31,5 +31,10 @@ export default async function ({ data, parentElement }) {
     element.textContent = `No chart: ${error.message}; reload the page.`;
     return;
   }
-  await window.Plotly.react(element, figure.data, figure.layout, CONFIG);
+  const named = figure.file ? { ...CONFIG, toImageButtonOptions: { filename: figure.file, scale: 2 } } : CONFIG;
+  if (figure.alt) {
+    element.setAttribute('role', 'figure');
+    element.setAttribute('aria-label', figure.alt);
+  }
+  await window.Plotly.react(element, figure.data, figure.layout, named);
 }

@@ -5,7 +5,7 @@ All sizes are in tokens x bytes, without a block's rounding up to whole blocks. 
 
 from dataclasses import dataclass, field
 
-from engine.cards.fields import FIELDS, allowed, finite
+from engine.cards.fields import FIELDS, LARGEST_TURNS, allowed, finite
 from engine.cards.profile import CardProfile
 from engine.errors import BadField
 from engine.layout import Store, TurnLayout
@@ -131,7 +131,7 @@ def _fit(card: CardProfile, layout: TurnLayout, load: Load, store: Store) -> Fit
         running_bytes=running,
         used_bytes=used,
         headroom_bytes=headroom,
-        paused_fit=max(0, int(headroom // turn)),
+        paused_fit=_whole(headroom, turn),
         long_turn_bytes=long_turn,
         long_fits=long_turn <= headroom,
         fill_context=layout.context_in(card.kv_budget_bytes / load.slots, store),
@@ -144,7 +144,7 @@ def _reserve(card: CardProfile, layout: TurnLayout, load: Load, store: Store) ->
     return Reserve(
         store=store,
         slot_bytes=slot,
-        slots=int(card.kv_budget_bytes // slot),
+        slots=_whole(card.kv_budget_bytes, slot),
         reserved_bytes=load.slots * slot,
         skipped_bytes=load.slots * max(0, slot - layout.turn_bytes(load.mean_context, store)),
     )
@@ -167,7 +167,7 @@ def _states(card: CardProfile, layout: TurnLayout, load: Load) -> tuple[State, .
             _fixed(card) + (load.slots + paused) * turn_q8 + longs * long_q8,
         )
 
-    fit = max(0, int((card.usable.amount - _fixed(card) - load.slots * turn) // turn))
+    fit = _whole(card.usable.amount - _fixed(card) - load.slots * turn, turn)
     columns = [state(f"+{paused:,} paused" if paused else "running only", paused, 0) for paused in columns_for(fit)]
     return (*columns, state("+1 long", 0, 1))
 
@@ -178,6 +178,13 @@ def columns_for(fit: int) -> tuple[int, ...]:
     few = COLUMNS_DRAWN - OVER_DRAWN - 1
     steps = range(fit + 1) if fit <= few else [round(fit * step / few) for step in range(few + 1)]
     return (*steps, *range(fit + 1, fit + 1 + OVER_DRAWN))
+
+
+def _whole(room: float, each: int) -> int:
+    """How many of `each` bytes go into `room`; of what takes nothing, as many as a card may name."""
+    if room < 0:
+        return 0
+    return int(room // each) if each else LARGEST_TURNS
 
 
 def _fixed(card: CardProfile) -> float:

@@ -1,4 +1,4 @@
-"""Pictures of every state of the page: python -m tests.browser.shots OUT [SCENE ...]"""
+"""Pictures of every state of the Live page, and of the others: python -m tests.browser.shots OUT [SCENE or PAGE ...]"""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,8 @@ from tests.browser.driver import browser, running_app
 from tests.browser.scenes import SCENES
 
 CHARTLESS = frozenset({"starting", "offline"})
+PAGES = {"planner": ".figures-frame"}
+"""Address of a page that needs no engine -> what is there once it is drawn."""
 SIZES = ((1280, 1240), (1920, 1080))
 
 
@@ -37,12 +39,32 @@ def scene(launched: Browser, name: str, out: Path) -> None:
                 context.close()
 
 
+def paper_page(launched: Browser, name: str, out: Path) -> None:
+    """The whole page, however long."""
+    with running_app("tests/browser/fake_app.py", {"PARKDECK_SCENE": "running"}) as app:
+        for theme in ("dark", "light"):
+            for width, height in SIZES:
+                context = launched.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+                page = context.new_page()
+                page.goto(f"{app.url}/{name}")
+                page.wait_for_selector(PAGES[name], timeout=60_000)
+                page.wait_for_selector(".parkdeck-plot .main-svg", timeout=120_000)
+                tall = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+                page.set_viewport_size({"width": width, "height": int(tall)})
+                page.wait_for_timeout(1500)
+                path = out / f"{name}-{theme}-{width}.png"
+                page.screenshot(path=str(path))
+                wider = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+                print(f"{path} sideways {max(0, int(wider))} px")
+                context.close()
+
+
 def main() -> None:
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     with browser() as launched:
-        for name in sys.argv[2:] or SCENES:
-            scene(launched, name, out)
+        for name in sys.argv[2:] or [*SCENES, *PAGES]:
+            (paper_page if name in PAGES else scene)(launched, name, out)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,160 @@
+"""The planner's figures, table, CSV file and the session beside it."""
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+
+from engine.cards.store import load_card
+from engine.geometry import KVDtype
+from engine.layout import Store, TurnLayout
+from engine.paper.ceiling import Load, Plan, load_of, plan
+from panels import planner_figures, planner_measured, planner_table
+from panels.units import common_unit, trimmed
+from tests.browser.scenes import SCENES
+from tests.panels.test_planner_chart import ALL_WINDOWED, STATE_ONLY, gib
+
+CARD = load_card("rx9070xt")
+DENSE = CARD.preset("ceiling").layout
+STUDY = plan(CARD, DENSE, load_of(CARD))
+
+
+def cells(asked: Plan, key: str) -> list[str]:
+    row = next(row for row in planner_table.rows(asked) if row.key == key)
+    return [f"{cell.text} {cell.unit}".strip() for cell in row.cells]
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("bytes_per_token", ["163,840 B", "84,480 B", "81,920 B"]),
+        ("turn", ["0.938 GiB", "0.483 GiB", "0.469 GiB"]),
+        ("running", ["7.500 GiB", "3.867 GiB", "3.750 GiB"]),
+        ("used", ["13.500 GiB", "9.867 GiB", "9.750 GiB"]),
+        ("headroom", ["2.000 GiB", "5.633 GiB", "5.750 GiB"]),
+        ("paused_fit", ["2", "11", "12"]),
+        ("long_turn", ["2.500 GiB", "1.289 GiB", "1.250 GiB"]),
+        ("long_fits", ["no", "yes", "yes"]),
+        ("fill_context", ["7,782 tok", "15,093 tok", "15,564 tok"]),
+    ],
+)
+def test_the_table_shows_the_studys_numbers_and_the_right_ones(key: str, shown: list[str]) -> None:
+    assert cells(STUDY, key) == shown
+
+
+def test_the_slips_of_the_study_are_noted_beside_it() -> None:
+    told = " ".join(planner_table.notes(STUDY))
+    assert "prints 2.56 GiB" in told
+    assert "11 paused turns fit and not 12" in told
+
+
+def test_a_load_beyond_the_models_own_context_is_noted() -> None:
+    short = replace(DENSE, max_context=8_192)
+    told = planner_table.notes(plan(CARD, short, load_of(CARD)))
+    assert "Long context of 16,384 tokens is beyond the 8,192 that the model itself allows." in told
+    assert not any(note.startswith("Mean") for note in told)
+
+
+def test_the_cards_say_the_same() -> None:
+    shown = {card.key: (card.value, card.sub) for card in planner_figures.cards(STUDY)}
+    assert shown["headroom"] == ("2.00 GiB", "fp16 · q8: 5.63 GiB")
+    assert shown["paused_fit"] == ("2", "fp16 · q8: 11")
+    assert shown["long_fits"] == ("no", "2.50 GiB at fp16 · q8: yes")
+    assert shown["fill_context"] == ("7,782 tok", "fp16 · q8: 15,093 tok")
+    assert shown["reserve"] == ("1 of 8", "fp16 · q8: 3")
+    assert all("modelled" in card.hint for card in planner_figures.cards(STUDY))
+
+
+def test_the_decode_step_of_the_models_own_shape_is_the_studys() -> None:
+    own = plan(CARD, CARD.preset("qwen3.5-9b").layout, load_of(CARD))
+    step = next(card for card in planner_figures.cards(own) if card.key == "step")
+    assert (step.value, step.sub) == ("25.7 ms", "38.9 tok/s each · 311 together")
+
+
+def test_over_the_ceiling_is_said_and_signed() -> None:
+    over = plan(replace(CARD, weights=gib(20)), DENSE, load_of(CARD))
+    headroom = planner_figures.cards(over)[0]
+    assert (headroom.label, headroom.value, headroom.tone) == ("Over the ceiling", "12.8 GiB", "bad")
+    assert headroom.sub == "fp16 · q8: −9.17 GiB"
+    assert cells(over, "headroom")[0] == "−12.800 GiB"
+    assert cells(over, "fill_context") == ["0 tok"] * 3
+
+
+@pytest.mark.parametrize("layout", [STATE_ONLY, ALL_WINDOWED])
+def test_what_stops_growing_never_fills_the_card(layout: TurnLayout) -> None:
+    asked = plan(CARD, layout, load_of(CARD))
+    assert cells(asked, "fill_context") == ["never"] * 3
+    assert planner_figures.cards(asked)[3].value == "never"
+
+
+def test_a_model_that_keeps_no_kv_takes_its_state() -> None:
+    asked = plan(CARD, STATE_ONLY, Load(slots=8, mean_context=10_000_000))
+    assert cells(asked, "bytes_per_token") == ["0 B"] * 3
+    assert cells(asked, "running") == ["0.391 GiB"] * 3
+
+
+def test_the_csv_is_unrounded_and_its_text_runs_nowhere() -> None:
+    asked = replace(STUDY, card=replace(CARD, name="=cmd()"))
+    table = {row[0]: row[1:] for row in csv.reader(io.StringIO(planner_table.as_csv(asked).decode()))}
+    assert table["figure"] == ["unit", "fp16", "q8", "q8_half"]
+    assert table["card"][1] == "'=cmd()"
+    assert table["turn_bytes"] == ["B", "1006632960", "519045120", "503316480"]
+    assert float(table["headroom_bytes"][2]) == STUDY.fits[Store.Q8].headroom_bytes
+    assert table["fill_context"] == ["tokens", "7782", "15093", "15564"]
+    assert table["reserve_slots"][1:3] == ["1", "3"]
+    never = plan(CARD, STATE_ONLY, load_of(CARD))
+    empty = {row[0]: row[1:] for row in csv.reader(io.StringIO(planner_table.as_csv(never).decode()))}
+    assert empty["fill_context"] == ["tokens", "", "", ""]
+
+
+def test_the_session_stands_beside_the_plan_at_its_own_precision() -> None:
+    snapshot = SCENES["running"]().control.snapshot
+    assert snapshot.bands is not None
+    rows = {
+        row.key: [cell.text for cell in row.cells] for row in planner_measured.rows(STUDY, snapshot, snapshot.bands)
+    }
+    assert snapshot.knobs.kv_dtype == KVDtype.Q8
+    assert rows["bytes_per_token"] == ["84,480", f"{snapshot.bytes_per_token:,}"]
+    assert rows["paused_fit"] == ["11", f"{snapshot.paused_fit:,}"]
+    assert rows["parked"][0] == "n/a"
+    assert snapshot.model in planner_measured.notes(snapshot)[0]
+    assert "measured ×" in planner_measured.notes(snapshot)[0]
+
+
+def test_a_precision_that_the_plan_does_not_have_is_not_modelled() -> None:
+    snapshot = SCENES["running"]().control.snapshot
+    exact = replace(snapshot, knobs=replace(snapshot.knobs, kv_dtype=KVDtype.FP32))
+    assert exact.bands is not None
+    rows = {row.key: row.cells for row in planner_measured.rows(STUDY, exact, exact.bands)}
+    assert rows["running"][0].text == "n/a"
+    assert rows["running"][1].text != "n/a"
+
+
+@pytest.mark.parametrize(("scene", "word"), [("starting", "starting"), ("failed", "failed")])
+def test_a_session_without_figures_says_why(scene: str, word: str) -> None:
+    said = planner_measured.why_none(SCENES[scene]().control.snapshot)
+    assert said is not None
+    assert said.startswith("n/a: ")
+    assert word in said
+
+
+def test_without_an_engine_it_says_how_to_start_one() -> None:
+    assert "no engine runs" in (planner_measured.why_none(None) or "")
+    assert planner_measured.why_none(SCENES["running"]().control.snapshot) is None
+
+
+def test_numbers_are_exact_where_three_decimals_say_them() -> None:
+    assert [trimmed(value) for value in (13.5, 14.4375, 15.375, 16.3125, 16.0, 0.0, 1e-4, 1234.5)] == [
+        "13.5", "14.44", "15.375", "16.31", "16.0", "0.0", "under 0.01", "1,234",
+    ]  # fmt: skip
+
+
+def test_a_row_of_sizes_has_one_unit() -> None:
+    assert [common_unit(row) for row in ((2 << 30, 5), (3 << 20, 0), (700,), (0,), ())] == [
+        1 << 30,
+        1 << 20,
+        1 << 10,
+        1,
+        1,
+    ]
