@@ -23,7 +23,7 @@ OFF = frozenset({"0", "off", "no", "false"})
 
 def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
     """PARKDECK_MODEL, _BACKEND, _WORKLOAD, _AGENTS, _SPEED, _KV_DTYPE, _POLICY, _CEILING, _SWARM and _ENGINE
-    (off: each waits for its button). Raises Refused or BadKnob for a value that cannot be, before anything is loaded."""
+    (off: each waits for its button). Raises Refused or BadKnob for a value that cannot be, before it is loaded."""
     knobs = Knobs().changed(
         {
             name: environment[variable]
