@@ -13,6 +13,8 @@ from engine.errors import BadField
 BY_HAND = "set by hand"
 MEASURED = frozenset({"decode_base", "decode_per_turn", "decode_per_kv_byte", "prefill", "link_out", "link_back"})
 """The figures that a calibration states."""
+ROOM = frozenset({"usable", "weights", "runtime"})
+"""The figures that a study's own room for KV belongs to: with others it is what they leave."""
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 
 
@@ -40,7 +42,7 @@ def entry_of(figure: Figure) -> Entry:
 
 def edited(card: CardProfile, name: str, entries: Mapping[str, Entry]) -> Edited:
     """`card` with the figures of `entries` (all of FIELDS). A value that was changed while its source was left as it
-    was is no longer what that source says: it becomes assumed, set by hand."""
+    was is no longer what that source says: it becomes assumed, set by hand. A study's room for KV goes with its card."""
     problems: dict[str, str] = {}
     figures: dict[str, Any] = {}
     for field in FIELDS:
@@ -60,6 +62,8 @@ def edited(card: CardProfile, name: str, entries: Mapping[str, Entry]) -> Edited
         return Edited(None, {refusal.field: str(refusal)})
     if any(getattr(changed, field) != getattr(card, field) for field in MEASURED):
         changed = replace(changed, calibration=None)
+    if any(getattr(changed, field).amount != getattr(card, field).amount for field in ROOM):
+        changed = replace(changed, presets=tuple(replace(preset, kv_room=None) for preset in changed.presets))
     return Edited(changed, {})
 
 

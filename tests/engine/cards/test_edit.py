@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 
 from engine.cards.edit import BY_HAND, Entry, edited, entry_of
 from engine.cards.fields import FIELDS
-from engine.cards.profile import Calibration, CardProfile
+from engine.cards.profile import GIB, Calibration, CardProfile
 from engine.cards.store import load_card
+from engine.paper.prices import prices
 from tests.engine.cards.profiles import profiles
 
 CARD = load_card()
@@ -106,3 +107,14 @@ def test_a_calibration_goes_with_the_figures_that_it_states() -> None:
     assert slower.calibration is None
     assert smaller is not None
     assert smaller.calibration == calibration
+
+
+def test_a_studys_room_for_kv_goes_with_its_card() -> None:
+    """With other memory the tokens that the card holds follow from it."""
+    larger = edited(CARD, CARD.name, typed("usable", "24")).card
+    slower = edited(CARD, CARD.name, typed("link_out", "25")).card
+    assert larger is not None
+    assert slower is not None
+    assert larger.preset("swap").kv_room is None
+    assert slower.preset("swap").kv_room is not None
+    assert prices(larger, larger.preset("swap")).card_bytes == 18 * GIB
