@@ -42,7 +42,8 @@ def entry_of(figure: Figure) -> Entry:
 
 def edited(card: CardProfile, name: str, entries: Mapping[str, Entry]) -> Edited:
     """`card` with the figures of `entries` (all of FIELDS). A value that was changed while its source was left as it
-    was is no longer what that source says: it becomes assumed, set by hand. A study's room for KV goes with its card."""
+    was is no longer what that source says: it becomes assumed, set by hand. A study's room for KV goes
+    with its card."""
     problems: dict[str, str] = {}
     figures: dict[str, Any] = {}
     for field in FIELDS:
