@@ -81,9 +81,16 @@ _CHANGES_KV = (
     "ssm_state_size",
     "state_size",
     "use_cla",
+    "use_mla",
     "use_sliding_window",
     "v_head_dim",
 )
+# What a field that says false leaves without effect.
+_SWITCHES = {
+    "use_cla": ("cla_share_factor",),
+    "use_mla": ("kv_lora_rank", "v_head_dim"),
+    "use_sliding_window": ("sliding_window", "max_window_layers"),
+}
 
 
 def layout_of_config(values: Mapping[str, Any], file: str, name: str) -> TurnLayout:
@@ -91,9 +98,10 @@ def layout_of_config(values: Mapping[str, Any], file: str, name: str) -> TurnLay
     fields = _text_part(Fields(values, file))
     kind = fields.name("model_type")
     shape = _read(fields, _TEXT_TYPES.get(kind, kind))
-    if fields.has("use_sliding_window") and not fields.flag("use_sliding_window"):
-        fields.ignore("sliding_window", "max_window_layers")
     unread = fields.unread(_CHANGES_KV)
+    for switch, without_effect in _SWITCHES.items():
+        if fields.has(switch) and not fields.flag(switch):
+            unread = [key for key in unread if key not in without_effect]
     if unread:
         raise fields.refused(unread[0], f"which changes a turn's KV and is not known for model_type {shown(kind)!r}")
     return TurnLayout(name, shape.groups, shape.state_bytes, shape.max_context, tuple(fields.notes))

@@ -97,6 +97,12 @@ def _smollm3(fields: Fields, layers: int) -> tuple[Kind, ...]:
     return all_full(fields, layers)
 
 
+def _minimax_m2(fields: Fields, layers: int) -> tuple[Kind, ...]:
+    if fields.has("attn_type_list") and not all(fields.flags("attn_type_list", layers)):
+        raise fields.refused("attn_type_list", "with layers that are not full attention, unknown for this family")
+    return all_full(fields, layers)
+
+
 def read_falcon(fields: Fields) -> Shape:
     """The old form shares one KV head, or none; the new one states how many."""
     layers = fields.layers()
@@ -169,7 +175,7 @@ DENSE: dict[str, Family] = {
     "internlm3": Family(Sizes(kv_heads=2, head_dim=128)),
     "llama": _LLAMA,
     "llama4_text": Family(Sizes(heads=40, kv_heads=8, head_dim=128), _llama4, 8192),
-    "minimax_m2": Family(Sizes(kv_heads=8, head_dim=128)),
+    "minimax_m2": Family(Sizes(kv_heads=8, head_dim=128), _minimax_m2),
     "ministral": Family(Sizes(heads=32, kv_heads=8, hidden=4096), _mistral, 4096),
     "ministral3": Family(Sizes(heads=32, kv_heads=8, head_dim=128), _where_stated),
     "mistral": Family(Sizes(heads=32, kv_heads=8, hidden=4096), _mistral, 4096),

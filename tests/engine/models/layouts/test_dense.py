@@ -150,6 +150,19 @@ CASES: list[tuple[str, Config, tuple[int, int, int]]] = [
         (28, 4, 128),
     ),
     (
+        "MiniMax M2, each layer listed as full",
+        {
+            "model_type": "minimax_m2",
+            "hidden_size": 3072,
+            "num_hidden_layers": 62,
+            "num_attention_heads": 48,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "attn_type_list": [1] * 62,
+        },
+        (62, 8, 128),
+    ),
+    (
         "a LLaVA around Llama",
         {"model_type": "llava", "text_config": LLAMA_31_8B, "vision_config": {"model_type": "clip_vision_model"}},
         (32, 8, 128),

@@ -63,6 +63,8 @@ def test_values(changes: Config, reason: str) -> None:
         ({"kv_lora_rank": 512}, "kv_lora_rank is 512, which changes"),
         ({"block_configs": [{"attention": {}}]}, "which changes"),
         ({"use_cla": True}, "use_cla is True, which changes"),
+        ({"use_mla": True}, "use_mla is True, which changes"),
+        ({"model_type": "minimax_m2", "attn_type_list": [1, 0] * 16}, "with layers that are not full attention"),
         ({"index_topk": 2048}, "index_topk is 2048, which changes"),
         ({"mamba_d_state": 16}, "mamba_d_state is 16, which changes"),
         ({"v_head_dim": 64}, "v_head_dim is 64, which changes"),
@@ -80,8 +82,12 @@ def test_fields_that_change_kv_and_are_not_understood(changes: Config, reason: s
 def test_fields_that_state_nothing_are_no_reason_to_refuse() -> None:
     nothing = {"sliding_window": None, "use_cla": False, "block_configs": [], "kv_lora_rank": None, "layer_types": None}
     assert layout({**LLAMA_31_8B, **nothing}) == layout(LLAMA_31_8B)
-    off = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
-    assert layout({**LLAMA_31_8B, **off}) == layout(LLAMA_31_8B)
+    for off in (
+        {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28},
+        {"use_cla": False, "cla_share_factor": 2},
+        {"use_mla": False, "kv_lora_rank": 512, "v_head_dim": 128},
+    ):
+        assert layout({**LLAMA_31_8B, **off}) == layout(LLAMA_31_8B)
 
 
 @pytest.mark.parametrize("kind", ["t5", "bart", "whisper"])
