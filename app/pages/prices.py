@@ -1,13 +1,44 @@
-"""The Prices page: layout only."""
+"""The Prices page: layout only. `deck`: None without an engine."""
 
 import streamlit as st
 
-from panels import card_box
+from panels import (
+    card_box,
+    card_sources,
+    components,
+    prices_cards,
+    prices_controls,
+    prices_room,
+    prices_scale,
+    prices_session,
+    prices_table,
+)
+from panels.card_box import Choice
 from panels.deck_view import DeckView
 
 
 def page(deck: DeckView | None) -> None:
     with st.sidebar:
         st.markdown("## Parkdeck")
-        card_box.render(deck)
-    st.markdown("### Prices")
+        choice = card_box.render(deck)
+    with st.container(gap="small"):
+        _main(deck, choice)
+
+
+def _main(deck: DeckView | None, choice: Choice) -> None:
+    theme = components.theme()
+    card, preset = choice.card, choice.preset
+    store, exact = prices_controls.header(card, preset)
+    asked = prices_controls.controls(deck, card, preset, store, exact)
+    if asked is None:
+        st.info("A turn of this model keeps nothing that could be swapped; choose another model.")
+        return
+    prices_cards.render(asked.prices, theme)
+    prices_scale.render(asked.prices, theme)
+    beside, room = st.columns([1.15, 1], gap="small")
+    with beside:
+        prices_table.render(asked.prices, card, preset, theme)
+    with room:
+        prices_room.render(asked.prices, theme)
+    prices_session.render(deck, asked.prices, asked.named, theme)
+    card_sources.render(card, preset)

@@ -57,15 +57,21 @@ def checked_figure(name: str, value: object, unit: object, known: object, source
     if unit not in field.units:
         raise BadField(name, f"{field.label} has the unit {_said(unit)}; choose {', '.join(field.units)}")
     unit = str(unit)
-    if value is None or value == "":
-        raise BadField(name, f"{field.label} is empty; give {allowed(field, unit)}")
-    number = finite(value)
-    if number is None:
-        raise BadField(name, f"{field.label} {_said(value)} is not a number; give {allowed(field, unit)}")
-    if not field.low <= number * UNITS[unit] <= field.high or (field.whole and not number.is_integer()):
-        raise BadField(name, f"{field.label} {_said(value)} {unit} is out of range; give {allowed(field, unit)}")
+    number = checked_number(field, value, unit)
     kind = checked_known(name, field.label, known)
     return Figure(number, unit, kind, checked_source(name, field.label, source))
+
+
+def checked_number(field: Field, value: object, unit: str) -> float:
+    """The value in `unit`, one of the field's. Raises BadField."""
+    if value is None or value == "":
+        raise BadField(field.name, f"{field.label} is empty; give {allowed(field, unit)}")
+    number = finite(value)
+    if number is None:
+        raise BadField(field.name, f"{field.label} {_said(value)} is not a number; give {allowed(field, unit)}")
+    if not field.low <= number * UNITS[unit] <= field.high or (field.whole and not number.is_integer()):
+        raise BadField(field.name, f"{field.label} {_said(value)} {unit} is out of range; give {allowed(field, unit)}")
+    return number
 
 
 def finite(value: object) -> float | None:

@@ -84,6 +84,22 @@ class Prices:
         """The same for the host's pinned memory."""
         return self._tokens_in(self.host_bytes)
 
+    @property
+    def card_turns(self) -> int:
+        """Whole turns of `context` tokens that the card holds."""
+        return int(self.card_bytes // self.kv_bytes(self.context))
+
+    @property
+    def host_turns(self) -> int:
+        """The same for the host's pinned memory."""
+        return int(self.host_bytes // self.kv_bytes(self.context))
+
+    @property
+    def fixed_ratio(self) -> bool:
+        """Whether the ratio is the same at every context: no state of fixed size, no window that fills."""
+        windows = any(group.window is not None for group in self.layout.groups)
+        return self.rounded is not None or not (self.layout.state_bytes or windows)
+
     def _tokens_in(self, nbytes: float) -> int:
         return int(nbytes * self.context // self.kv_bytes(self.context))
 

@@ -1,9 +1,10 @@
 """The states of the page, each a scripted deck."""
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from engine.events import MoveCost
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
 from engine.snapshot import HostState, Startup
@@ -33,6 +34,19 @@ def empty() -> FakeDeck:
         FakeControl(state=HostState.IDLE, at=9.0, empty=True, start_utc=time.time() - 9.0),
         FakeSwarm(SwarmState(False, 16, 1.0, "swarm")),
     )
+
+
+@dataclass(slots=True)
+class MovingControl(FakeControl):
+    """Its clock goes on with each look at the moves, so that a page that looks sees more of them."""
+
+    def moves(self) -> Sequence[MoveCost]:
+        self.advance(5.0)
+        return FakeControl.moves(self)
+
+
+def moving() -> FakeDeck:
+    return FakeDeck(MovingControl(at=30.0, start_utc=time.time() - 30.0))
 
 
 def stalled() -> FakeDeck:
@@ -73,6 +87,7 @@ SCENES: dict[str, Callable[[], FakeDeck]] = {
     "full": full,
     "starting": starting,
     "empty": empty,
+    "moving": moving,
     "stalled": stalled,
     "failed": failed,
     "offline": offline,

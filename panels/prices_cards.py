@@ -1,0 +1,51 @@
+"""The price list's figures for the chosen context. `cards` is pure; `render` puts them on a page."""
+
+from dataclasses import asdict
+
+from engine.paper.prices import Prices
+from panels import components
+from panels.figures import Card
+from panels.palette import ThemeName, palette
+from panels.prices_text import duration, times
+from panels.units import short
+
+
+def cards(listed: Prices) -> tuple[Card, ...]:
+    """Six figures, all modelled."""
+    row = listed.row(listed.context)
+    trip, alone = listed.break_even_prefill_tok_s, listed.break_even_restore_only_tok_s
+    turn = f"of a turn of {row.tokens:,} tokens; modelled."
+    return (
+        Card(
+            "trip", "Out and back", duration(row.swap_s), f"way back alone {duration(row.restore_s)}",
+            f"Copying the KV to the host and back, {turn}",
+        ),
+        Card(
+            "recompute", "Recompute", duration(row.recompute_s), f"at {short(listed.prefill_tokens_per_s)} tok/s",
+            f"Prefilling prompt and generated tokens again, {turn}",
+        ),
+        Card(
+            "ratio", "Recompute ÷ out and back", f"{times(row.ratio)}×", f"{times(row.restore_ratio)}× the way back",
+            "How many times as long the recompute takes; below, against the way back alone. "
+            + ("The same at every context" if listed.fixed_ratio else "It depends on the context") + "; modelled.",
+        ),
+        Card(
+            "even_wait", "Break-even wait", duration(listed.break_even_wait_s), "a longer wait pays",
+            "Swapping out pays when the turn waits longer than its round trip; modelled.",
+        ),
+        Card(
+            "even_prefill", "Break-even prefill", f"{short(trip)} tok/s", f"way back alone {short(alone)}",
+            "The prefill rate from which computing again is as fast as the round trip; below, as the way back alone; "
+            "modelled.",
+        ),
+        Card(
+            "per_token", "Per token", duration(row.swap_s / row.tokens),
+            f"recompute {duration(row.recompute_s / row.tokens)}",
+            f"Out and back, and the recompute, divided by the {row.tokens:,} tokens; modelled.",
+        ),
+    )  # fmt: skip
+
+
+def render(listed: Prices, theme: ThemeName) -> None:
+    data = {"cards": [asdict(card) for card in cards(listed)], "colours": components.colours(palette(theme))}
+    components.cards(data, key="prices_cards")

@@ -1,0 +1,208 @@
+"""Prices over context: the card's lines, this machine's measured ones, and every swap and recompute of the session as a
+point. `spec` is pure; `render` keeps it up to date."""
+
+import html
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from engine.paper.prices import Prices
+from engine.words import counted
+from panels import components, prices_here
+from panels.deck_view import DeckView
+from panels.marks import Trace, axis, scatter
+from panels.palette import Palette, ThemeName, palette
+from panels.prices_axes import around, time_ticks, titled, token_ticks
+from panels.prices_here import Here
+from panels.prices_points import Point, Points, described, points, thinned
+from panels.prices_text import duration
+
+HEIGHT = 500
+MARGIN = {"l": 74, "r": 22, "t": 46, "b": 132}
+STEPS = 48
+SHORTEST, LONGEST = 100, 200_000
+SAME = 0.05
+HERE_NAMED = "this machine, measured rates"
+LONGEST_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """`card`: what the modelled lines are called. `points`: None where no engine runs."""
+
+    listed: Prices
+    card: str
+    here: Here | None
+    points: Points | None
+
+
+def contexts(low: int, high: int) -> list[int]:
+    """Contexts evenly spaced on a log axis, without repeats."""
+    return sorted({round(low * (high / low) ** (step / STEPS)) for step in range(STEPS + 1)})
+
+
+def reach(session: Session) -> tuple[int, int]:
+    """The contexts that the chart must show."""
+    found = session.points
+    seen = [p.tokens for p in (*found.trips, *found.one_way, *found.recomputes)] if found else []
+    seen.append(session.listed.context)
+    return min(SHORTEST, *seen), max(LONGEST, *seen)
+
+
+def spec(session: Session, theme: ThemeName) -> dict[str, Any]:
+    """The chart as plain JSON."""
+    colours = palette(theme)
+    low, high = reach(session)
+    at = contexts(low, high)
+    listed, now = session.listed, session.here
+    lines = _lines(at, _named(session.card), ("solid", "dot", "solid"), colours, *_of_card(listed))
+    if now is not None and not same_lines(listed, now, at):
+        lines += _lines(at, HERE_NAMED, ("dash", "dashdot", "dash"), colours, now.round_trip_s, now.way_back_s,
+                        now.recompute_s)  # fmt: skip
+    traces = lines + (_points(session.points, colours) if session.points else [])
+    times = [value for trace in traces for value in trace["y"]]
+    bottom, top = min(times), max(times)
+    pad = 0.05 * max(1.0, math.log10(top / bottom))
+    layout = around(colours, HEIGHT, MARGIN, "Over context, with what this session measured") | {
+        "xaxis": titled(colours, "context, tokens")
+        | token_ticks(low, high)
+        | {"range": [math.log10(low) - 0.02, math.log10(high) + 0.02]},
+        "yaxis": axis(colours) | time_ticks(bottom, top) | {"range": [math.log10(bottom) - pad, math.log10(top) + pad]},
+        "hovermode": "closest",
+        "legend": {"orientation": "h", "y": -0.17, "x": 0, "yanchor": "top", "font": {"size": 11.5}},
+        "uirevision": f"{session.card} {listed.layout.name}",
+    }
+    layout |= _chosen(listed.context, low, high, colours)
+    return {"data": traces, "layout": layout, "file": "prices-context", "alt": sentence(session)}
+
+
+def same_lines(listed: Prices, now: Here, at: Sequence[int]) -> bool:
+    """Whether the chosen card's lines are this machine's, within a few percent."""
+    pairs = (
+        pair
+        for tokens in (at[0], at[-1])
+        for pair in zip(
+            (each(tokens) for each in _of_card(listed)),
+            (now.round_trip_s(tokens), now.way_back_s(tokens), now.recompute_s(tokens)),
+            strict=True,
+        )
+    )
+    return all(math.isclose(card, here, rel_tol=SAME) for card, here in pairs)
+
+
+def sentence(session: Session) -> str:
+    """What the points are, in words."""
+    found = session.points
+    if found is None:
+        return "No engine runs: the lines are modelled, nothing is measured beside them."
+    now = session.here
+    rates = (
+        f" Its lines count {now.bytes_per_token:,} bytes per token, as the engine keeps KV now."
+        if now
+        else " This machine's rates are not measured yet."
+    )
+    if not found.total:
+        return f"No swap or recompute yet in this session.{rates}"
+    kinds = (("round trip", found.trips), ("copy one way", found.one_way), ("recompute", found.recomputes))
+    parts = [_counted(name, of_kind) for name, of_kind in kinds if of_kind]
+    last = _last(found)
+    return f"Measured in this session, on this machine and its model: {', '.join(parts)}.{last}{rates}"
+
+
+@st.fragment(run_every=prices_here.REFRESH_S)
+def render(deck: DeckView | None, listed: Prices, card: str, theme: ThemeName) -> None:
+    found = points(deck.control.moves()) if deck else None
+    session = Session(listed, card, prices_here.of_deck(deck), found)
+    components.live_plot(json.dumps(spec(session, theme)), key="prices_session")
+    st.caption(sentence(session))
+
+
+def _of_card(listed: Prices) -> tuple[Callable[[int], float], ...]:
+    return (
+        lambda tokens: listed.row(tokens).swap_s,
+        lambda tokens: listed.row(tokens).restore_s,
+        lambda tokens: listed.row(tokens).recompute_s,
+    )
+
+
+def _lines(
+    at: Sequence[int], whose: str, dashes: tuple[str, str, str], colours: Palette, *prices: Callable[[int], float]
+) -> list[Trace]:
+    names = ("out and back", "way back alone", "recompute")
+    inks = (colours.swap, colours.swap, colours.recompute)
+    # The same price of both stands side by side in the legend.
+    first = 2 if whose == HERE_NAMED else 1
+    return [
+        scatter(
+            x=at, y=[price(tokens) for tokens in at], mode="lines", name=f"{whose}: {name}",
+            legendrank=2 * rank + first, line={"color": ink, "dash": dash, "width": 2},
+            text=[f"{tokens:,} tokens · {duration(price(tokens))}" for tokens in at],
+            hovertemplate="%{text}<extra>%{fullData.name}</extra>",
+        )
+        for rank, (name, ink, dash, price) in enumerate(zip(names, inks, dashes, prices, strict=True))
+    ]  # fmt: skip
+
+
+def _points(found: Points, colours: Palette) -> list[Trace]:
+    kinds = (
+        ("measured: round trips", found.trips, "circle", colours.swap),
+        ("measured: one way", found.one_way, "triangle-up-open", colours.swap),
+        ("measured: recomputes", found.recomputes, "diamond", colours.recompute),
+    )
+    return [_cloud(name, thinned(of_kind), symbol, ink, colours) for name, of_kind, symbol, ink in kinds if of_kind]
+
+
+def _cloud(name: str, shown: Sequence[Point], symbol: str, ink: str, colours: Palette) -> Trace:
+    line = {"width": 1.5, "color": ink} if symbol.endswith("-open") else {"width": 1, "color": colours.surface}
+    return scatter(
+        x=[point.tokens for point in shown], y=[point.seconds for point in shown], mode="markers", name=name,
+        marker={"size": 8, "symbol": symbol, "color": ink, "line": line},
+        text=[f"{_named(p.agent)}<br>{described(p)} · {duration(p.seconds)}" for p in shown],
+        hovertemplate="%{text}<extra></extra>",
+    )  # fmt: skip
+
+
+def _chosen(context: int, low: int, high: int, colours: Palette) -> dict[str, Any]:
+    """The chosen context: a line down the chart, named above it."""
+    share = math.log(context / low) / math.log(high / low)
+    return {
+        "shapes": [
+            {
+                "type": "line", "x0": context, "x1": context, "y0": 0, "y1": 1, "yref": "paper", "layer": "below",
+                "line": {"width": 1, "dash": "dot", "color": colours.muted},
+            }
+        ],
+        "annotations": [
+            {
+                "x": math.log10(context), "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False,
+                "xanchor": "left" if share < 0.1 else "right" if share > 0.9 else "center",
+                "text": f"{context:,} tokens", "font": {"size": 11, "color": colours.muted},
+            }
+        ],
+    }  # fmt: skip
+
+
+def _counted(name: str, of_kind: Sequence[Point]) -> str:
+    number = {"copy one way": "copies one way"}.get(name)
+    said = f"{len(of_kind):,} {number}" if number and len(of_kind) != 1 else counted(len(of_kind), name)
+    drawn = len(thinned(of_kind))
+    return said if drawn == len(of_kind) else f"{said} ({drawn:,} drawn)"
+
+
+def _last(found: Points) -> str:
+    """The latest round trip and recompute, for those who do not see the points."""
+    latest = [
+        f"{what} of {point.tokens:,} tokens took {duration(point.seconds)}"
+        for what, of_kind in (("round trip", found.trips), ("recompute", found.recomputes))
+        for point in of_kind[-1:]
+    ]
+    return f" The latest {' and '.join(latest)}." if latest else ""
+
+
+def _named(name: str) -> str:
+    """A name from outside as chart text."""
+    return html.escape(name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…")
