@@ -81,7 +81,7 @@ copies = [{ block_bytes = 65536, out_bytes_per_s = 4e9, back_bytes_per_s = 5e9 }
 prefills = [{ chunk = 256, tokens_per_s = 480.0 }]
 decodes = [{ turns = 8, context = 768, kv_bytes = 1000, seconds = 0.05 }]
 """
-    shape = "layers = 8\nkv_heads = 4\nhead_dim = 256"
+    shape = "layers = 8\nkv_heads = 4\nhead_dim = 256\nstate_bytes = 51511296"
     card = profile_from_text(TEXT.replace(shape, groups) + calibration, "mine")
     layout = card.preset("qwen3.5-9b").layout
     assert layout.bytes_per_token(Store.FP16) == 8 * 4 * 512 * 2 + 4 * 576 * 2

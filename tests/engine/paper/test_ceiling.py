@@ -102,6 +102,14 @@ def test_the_presets_bytes_per_token() -> None:
     assert sizes == {"ceiling": 163_840, "swap": 147_456, "qwen3.5-9b": 32_768}
 
 
+def test_the_real_shape_keeps_a_state_beside_its_kv() -> None:
+    """24 layers: a convolution of (2 x 16 + 32) x 128 channels over 3 inputs of 2 bytes, and 32 x 128 x 128 in fp32."""
+    layout = CARD.preset("qwen3.5-9b").layout
+    assert layout.state_bytes == 24 * ((2 * 16 * 128 + 32 * 128) * 3 * 2 + 32 * 128 * 128 * 4)
+    for store, per_token in ((Store.FP16, 32_768), (Store.Q8, 2 * 8 * 4 * (256 + 4))):
+        assert layout.turn_bytes(6_144, store) == layout.state_bytes + 6_144 * per_token
+
+
 @pytest.mark.parametrize("value", [0, -1, 1.5, 10**9, None, float("nan"), float("inf"), "8", True, 10**400])
 @pytest.mark.parametrize("name", ["slots", "mean_context", "long_context", "max_context"])
 def test_a_load_that_cannot_be_names_its_field(name: str, value: object) -> None:
