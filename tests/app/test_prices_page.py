@@ -95,7 +95,8 @@ def test_the_toggle_counts_exact_bytes() -> None:
 
 def test_q8_has_no_rounding_and_halves_the_copies() -> None:
     tab = open_page()
-    tab.get("button_group")[0].set_value("q8").run()
+    precision: Any = tab.get("button_group")[0]
+    precision.set_value("q8").run()
     assert "76,032 bytes per token at q8" in texts(tab)
     assert not tab.toggle
 

@@ -17,8 +17,8 @@ CARD = load_card("rx9070xt")
 SWAP = CARD.preset("swap")
 
 
-def listed(context: int = 6_900, **more: bool) -> Prices:
-    return prices(CARD, SWAP, context=context, **more)
+def listed(context: int = 6_900, exact: bool = False) -> Prices:
+    return prices(CARD, SWAP, context=context, exact=exact)
 
 
 def card(key: str, of: Prices | None = None) -> Card:
