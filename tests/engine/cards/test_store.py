@@ -1,8 +1,9 @@
 """The user's own cards: kept whole, listed with their reasons, and never outside their directory."""
 
 import errno
-import multiprocessing
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -254,24 +255,24 @@ def test_abandoned_drafts_go_and_young_ones_stay(own_config: Path) -> None:
     assert young.exists()
 
 
-def _save_often(folder: str, memory: str) -> None:
-    os.environ["PARKDECK_CONFIG_DIR"] = folder
-    for _ in range(30):
-        save(replace(CARD, id="box", memory=memory))
+SAVE_OFTEN = """
+import sys
+from dataclasses import replace
+from engine.cards.store import load_card, save
+card = load_card()
+for _ in range(30):
+    save(replace(card, id="box", memory=sys.argv[1]))
+"""
 
 
 def test_two_that_save_at_once_leave_one_whole_file(own_config: Path) -> None:
     save(replace(CARD, id="box", memory="first"))
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_save_often, args=(str(own_config), memory)) for memory in ("one", "two")]
-    for writer in writers:
-        writer.start()
+    there = os.environ | {"PARKDECK_CONFIG_DIR": str(own_config), "PYTHONPATH": os.pathsep.join(sys.path)}
+    writers = [subprocess.Popen([sys.executable, "-c", SAVE_OFTEN, memory], env=there) for memory in ("one", "two")]
     seen = set()
-    while any(writer.is_alive() for writer in writers):
+    while any(writer.poll() is None for writer in writers):
         seen.add(read_profile(cards_dir() / "box.toml").memory)
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert [writer.wait() for writer in writers] == [0, 0]
     assert seen <= {"first", "one", "two"}
     assert load_card("box").memory in {"one", "two"}
     assert [path.name for path in cards_dir().iterdir()] == ["box.toml"]
