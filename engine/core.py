@@ -168,7 +168,7 @@ class Core:
         )
 
     def recompute(self, turn: LiveTurn, tokens: int, seconds: float, whole: bool) -> None:
-        """`tokens` of the turn's context were computed again by a step of `seconds`; `whole`: it has now what it had."""
+        """A step of `seconds` computed `tokens` of the turn's context again; `whole`: that was the last of it."""
         turn.recomputed += tokens
         turn.again_tokens += tokens
         turn.again_s += seconds
