@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from engine.calibration.calibrator import Measured
 from engine.cards.profile import GIB, UNITS, Calibration, CardProfile, CopyPoint, Figure, Known, PrefillPoint, Preset
+from engine.cards.store import THIS_MACHINE
 from engine.layout import uniform
 
-CARD_ID = "this-machine"
 MEAN_CONTEXT = 768
 LONG_CONTEXT = 2048
 
@@ -38,7 +38,7 @@ def card_of(measured: Measured, machine: Machine, slots: int, chunk: int) -> Car
     ceiling = memory.weights_bytes + memory.runtime_bytes + memory.arena_bytes
     layout = replace(uniform(machine.model, facts.geometry), max_context=limit)
     return CardProfile(
-        id=CARD_ID,
+        id=THIS_MACHINE,
         name="This machine",
         architecture=machine.device,
         memory=machine.memory,

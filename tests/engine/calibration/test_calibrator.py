@@ -11,11 +11,12 @@ import pytest
 
 from engine.backends.base import Backend
 from engine.calibration.calibrator import Progress, calibrate
-from engine.calibration.card import CARD_ID, Machine, card_of
+from engine.calibration.card import Machine, card_of
 from engine.calibration.plan import DEFAULT, QUICK, Depth, batches, chunks
 from engine.calibration.probes import DecodeProbe, EngineFacts, FactsProbe, PrefillProbe, Probe
 from engine.calibration.quick import measure_costs
 from engine.cards.read import check_profile
+from engine.cards.store import THIS_MACHINE
 from engine.errors import Refused
 from engine.geometry import KVDtype
 from engine.host import Host
@@ -195,7 +196,7 @@ def test_the_card_says_what_was_measured_and_what_was_not(host: Host) -> None:
     card = card_of(measured, MACHINE, slots=4, chunk=256)
     check_profile(card)
     memory, facts = measured.facts.memory, measured.facts
-    assert card.id == CARD_ID
+    assert card.id == THIS_MACHINE
     assert card.usable.amount == pytest.approx(memory.weights_bytes + memory.runtime_bytes + memory.arena_bytes)
     assert card.kv_budget_bytes == pytest.approx(memory.arena_bytes)
     assert card.pinned_host.amount == pytest.approx(memory.host_total_bytes)
