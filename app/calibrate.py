@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -19,12 +20,14 @@ from engine.calibration.calibrator import Progress
 from engine.calibration.plan import DEFAULT, QUICK, Depth
 from engine.cards.profile import Calibration, CardProfile
 from engine.cards.store import cards_dir
+from engine.errors import Refused
 from engine.host import Host
 from engine.snapshot import HostState
 from panels.units import rate, seconds, size
 
 STOPS_WITHIN_S = 4.0
 LOOK_EVERY_S = 0.1
+LINE_EVERY_S = 5.0
 
 
 def run_calibrate(model: str | None, backend: str | None, *, quick: bool, as_json: bool) -> None:
@@ -49,25 +52,39 @@ def run_calibrate(model: str | None, backend: str | None, *, quick: bool, as_jso
 
 
 def _measured(host: Host, depth: Depth, ending: threading.Event) -> CardProfile:
-    """With a line on stderr of what is measured now, on a terminal."""
-    console = Console(stderr=True)
-    live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
-
-    def tell(progress: Progress) -> None:
-        if live is not None:
-            live.update(Text(f"{progress.fraction:4.0%}  {progress.note}"))
-
     try:
-        if live is not None:
-            live.start()
-        return measure(host, depth, tell, ending.is_set)
-    except Exception:
+        with _Said() as said:
+            return measure(host, depth, said, ending.is_set)
+    except Refused:
         if ending.is_set():
             raise KeyboardInterrupt from None
         raise
-    finally:
-        if live is not None:
-            live.stop()
+
+
+class _Said:
+    """Tells on stderr what is measured now: one line that changes on a terminal, else one every few seconds."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        self._lined_at = float("-inf")
+
+    def __enter__(self) -> "_Said":
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        line = f"{progress.fraction:4.0%}  {progress.note}"
+        if self._live is not None:
+            self._live.update(Text(line))
+        elif time.monotonic() - self._lined_at >= LINE_EVERY_S:
+            self._lined_at = time.monotonic()
+            typer.echo(line, err=True)
 
 
 def card_object(card: CardProfile) -> dict[str, Any]:

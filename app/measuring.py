@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from engine.calibration.calibrator import Progress, calibrate
+from engine.calibration.calibrator import Progress, calibrate, called_off
 from engine.calibration.card import Machine, card_of
 from engine.calibration.plan import DEFAULT, Depth
 from engine.cards.profile import CardProfile
@@ -38,6 +38,8 @@ def measure(
     slots, chunk = snapshot.knobs.max_running, snapshot.knobs.prefill_chunk
     measured = calibrate(control, depth, slots, report, cancelled)
     device, memory = device_words(on_gpu=measured.facts.memory.device_total is not None)
+    if cancelled():
+        raise called_off()
     return save(card_of(measured, Machine(device, memory, snapshot.model, time.time()), slots, chunk))
 
 
@@ -110,7 +112,7 @@ class Measuring:
         until = time.monotonic() + IDLE_WITHIN_S
         while turns := self._control.snapshot.turns:
             if self._cancelled.wait(LOOK_EVERY_S):
-                raise Refused("the measurement was called off; nothing was written")
+                raise called_off()
             if time.monotonic() > until:
                 still = counted(len(turns), "turn")
                 raise Refused(f"{still} of others than the swarm are still open; measure when they have ended")

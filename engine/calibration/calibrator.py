@@ -132,7 +132,7 @@ class _Calibration:
     def _ask(self, probe: Probe[T]) -> T:
         """The answer. A cancel is looked at while the engine measures; what it still measures then is nobody's."""
         if self.cancelled():
-            raise _called_off()
+            raise called_off()
         future = self.asker.probe(probe)
         while True:
             try:
@@ -140,8 +140,9 @@ class _Calibration:
             except TimeoutError:
                 if self.cancelled():
                     future.cancel()
-                    raise _called_off() from None
+                    raise called_off() from None
 
 
-def _called_off() -> Refused:
+def called_off() -> Refused:
+    """What a cancelled calibration ends with."""
     return Refused("the measurement was called off; nothing was written")
