@@ -99,15 +99,15 @@ def test_one_runs_at_a_time_and_a_cancel_writes_nothing(host: Host) -> None:
     busy = threading.Event()
 
     def waits(
-        control: Control, depth: object, report: Callable[[Progress], None], cancelled: Callable[[], bool]
-    ) -> None:
+        control: Control, depth: Depth, report: Callable[[Progress], None], cancelled: Callable[[], bool]
+    ) -> CardProfile:
         report(Progress(0.5, "copies"))
         busy.set()
         while not cancelled():
             time.sleep(0.005)
-        measure(control, SHORT, report, cancelled)
+        return measure(control, SHORT, report, cancelled)
 
-    measuring, swarm = made(host, how=waits)  # type: ignore[arg-type]
+    measuring, swarm = made(host, how=waits)
     measuring.start()
     assert busy.wait(WAIT_S)
     assert (measuring.state().running, measuring.state().fraction, measuring.state().note) == (True, 0.5, "copies")
@@ -117,7 +117,7 @@ def test_one_runs_at_a_time_and_a_cancel_writes_nothing(host: Host) -> None:
     over(measuring)
     assert "called off; nothing was written" in measuring.state().problem
     assert swarm.calls == ["stop", "start"]
-    assert not list(cards_dir().glob("*")) if cards_dir().exists() else True
+    assert not list(cards_dir().glob("*"))
     with pytest.raises(Refused, match="nothing to cancel"):
         measuring.cancel()
 
@@ -141,7 +141,7 @@ def test_turns_of_others_are_not_ended(host: Host, monkeypatch: pytest.MonkeyPat
     while not host.snapshot.turns:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    measuring, swarm = made(host, running=False)
+    measuring, _ = made(host, running=False)
     measuring.start()
     over(measuring)
     assert measuring.state().problem.startswith("1 turn of others than the swarm are still open")
