@@ -17,7 +17,7 @@ from panels import components
 from panels.calibrate_charts import copies_spec, prefill_spec
 from panels.deck_view import CalibrationState, DeckView
 from panels.figures import Card
-from panels.palette import ThemeName, palette
+from panels.palette import palette
 from panels.plain import plain
 from panels.units import rate, seconds, short, size
 
@@ -92,7 +92,7 @@ def _result(running: bool) -> None:
     if card.calibration is None:
         st.caption(plain(f"{card.name} was edited by hand since it was measured; measure again for its points."))
         return
-    theme: ThemeName = "light" if st.context.theme.type == "light" else "dark"
+    theme = components.theme()
     st.caption(plain(where_and_when(card, card.calibration)))
     shown = [asdict(figure) for figure in cards(card, card.calibration)]
     components.cards({"cards": shown, "colours": components.colours(palette(theme))}, key="calibrate_figures")

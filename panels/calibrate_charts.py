@@ -21,7 +21,9 @@ def prefill_spec(points: Sequence[PrefillPoint], theme: ThemeName) -> dict[str, 
     line |= {"name": "prefill", "hovertemplate": "%{x:,} tokens: %{y:,.0f} tok/s<extra></extra>"}
     chunks = [point.chunk for point in points]
     x_axis = _log_axis(chunks, [f"{chunk:,}" for chunk in chunks], "chunk, tokens", colours)
-    return {"data": [line], "layout": _layout("Prefill by chunk", x_axis, "tok/s", colours)}
+    told = ", ".join(f"{point.chunk:,} tokens {point.tokens_per_s:,.0f} tok/s" for point in points)
+    layout = _layout("Prefill by chunk", x_axis, "tok/s", colours)
+    return {"data": [line], "layout": layout, "file": "calibration-prefill", "alt": f"Prefill by chunk: {told}"}
 
 
 def copies_spec(card: CardProfile, points: Sequence[CopyPoint], theme: ThemeName) -> dict[str, Any]:
@@ -44,7 +46,10 @@ def copies_spec(card: CardProfile, points: Sequence[CopyPoint], theme: ThemeName
     own = _own(card, points)
     if own is not None and wide:
         layout |= _mark(own, colours)
-    return {"data": traces, "layout": layout}
+    rates = ((size(p.block_bytes), p.out_bytes_per_s / GB, p.back_bytes_per_s / GB) for p in points)
+    told = ", ".join(f"{name} {out:.1f} out and {back:.1f} back" for name, out, back in rates)
+    alt = f"Copies by block size, GB/s: {told}"
+    return {"data": traces, "layout": layout, "file": "calibration-copies", "alt": alt}
 
 
 def _own(card: CardProfile, points: Sequence[CopyPoint]) -> int | None:
