@@ -30,13 +30,14 @@ MAKE = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+ModelOption = Annotated[str | None, typer.Option("--model", help="GGUF file, safetensors folder or Hugging Face id.")]
 BackendOption = Annotated[str | None, typer.Option("--backend", help="What runs the model: auto, torch, vllm or twin.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
 ModelArgument = Annotated[str | None, typer.Argument(help="config.json, GGUF file, folder or Hugging Face id.")]
 CardOption = Annotated[str, typer.Option("--card", help="A card's id, or a profile's file.")]
 PresetOption = Annotated[str | None, typer.Option("--preset", help="A model's shape that the card's profile has.")]
 ENGINE_OPTIONS: dict[str, tuple[str, Any]] = {
-    "model": ("PARKDECK_MODEL", _text("--model", "GGUF file, safetensors folder or Hugging Face id.")),
+    "model": ("PARKDECK_MODEL", ModelOption),
     "backend": ("PARKDECK_BACKEND", BackendOption),
     "agents": ("PARKDECK_AGENTS", Annotated[int | None, typer.Option("--agents", help="How many agents take turns.")]),
     "speed": (
@@ -138,6 +139,23 @@ def models() -> None:
         typer.echo("No model is in the cache yet; the default one is fetched on the first start.")
         return
     print_columns("model", "size", "kind", "from", "path", rows=rows)
+
+
+@MAKE.command()
+@told
+def calibrate(
+    model: ModelOption = None,
+    backend: BackendOption = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer points, within 40 s on 2 cores.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure copies, prefill and decode on this machine and write its card, this-machine."""
+    from engine.kernels.threads import configure_threads
+
+    configure_threads()
+    from app.calibrate import run_calibrate
+
+    run_calibrate(model, backend, quick=quick, as_json=as_json)
 
 
 @MAKE.command()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.measuring import Measuring
 from engine.control import Control
 from engine.errors import Refused
 from engine.events import Event, Interval
@@ -61,6 +62,7 @@ class Deck:
             note=self._note,
         )
         self._buttons = SwarmButtons(self._swarm)
+        self._measuring = Measuring(self._host, self._swarm)
         self._hardware = HardwareReader()
         self._schedule: Schedule | None = None
         self._lifecycle = threading.Lock()
@@ -81,6 +83,7 @@ class Deck:
         with self._lifecycle:
             if self._schedule is None:
                 return
+            self._measuring.close()
             self._swarm.stop()
             self._host.stop(ENGINE_STOPS_WITHIN_S)
             self._schedule.stop()
@@ -102,6 +105,10 @@ class Deck:
     @property
     def swarm(self) -> "SwarmButtons":
         return self._buttons
+
+    @property
+    def calibration(self) -> Measuring:
+        return self._measuring
 
     @property
     def status(self) -> SwarmStatus:

@@ -1,6 +1,5 @@
 """Engine and swarm in a terminal: a live table while they run, a summary at the end."""
 
-import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.deck import Deck, DeckConfig
+from app.interrupt import interruptible
 from engine.errors import Refused
 from engine.snapshot import HostState, Snapshot
 from engine.turn import Priority
@@ -34,7 +34,7 @@ def run_swarm(config: DeckConfig, seconds: float | None, console: Console | None
     if seconds is not None and not 0 < seconds < float("inf"):
         raise Refused(f"--seconds {seconds:g} is not a time to run; give more than 0")
     deck = Deck(config)
-    with _interruptible() as ending:
+    with interruptible() as ending:
         deck.start()
         try:
             last = _watch(deck, seconds, ending, console)
@@ -135,18 +135,6 @@ def summary(snapshot: Snapshot, session: str, troubles: Sequence[str] = ()) -> R
         table.add_row(card.label, card.value, card.sub)
     csv = [f"CSV: parkdeck export --session {session}"] if session else []
     return Group(table, *map(Text, (*troubles, *csv)))
-
-
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Ctrl-C and SIGTERM set the event instead of raising somewhere."""
-    ending = threading.Event()
-    previous = {number: signal.signal(number, lambda *_: ending.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield ending
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.backends.base import Backend
+from engine.calibration.quick import measure_costs
 from engine.costs import Costs
 from engine.errors import Refused
 from engine.geometry import KVDtype
@@ -67,7 +68,7 @@ def open_body(config: BodyConfig, report: Report) -> Body:
         tokens = standin_arena_tokens(config.slots, config.average_turn_tokens)
     backend, model = (_open_vllm if choice == "vllm" else _open_torch)(config, tokens, report)
     report(Startup("calibrate", None, "measuring copies, prefill and decode"))
-    costs = backend.calibrate()
+    costs = measure_costs(backend)
     card = card_scale(load_card(config.card), backend.memory().arena_bytes) if not real_card else None
     return Body(backend, model, costs, card)
 

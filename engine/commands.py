@@ -4,7 +4,9 @@ raises Refused with one sentence and nothing changed."""
 import random
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from typing import TypeVar
 
+from engine.calibration.probes import Probe
 from engine.control import Listener, Unblock
 from engine.core import Core
 from engine.errors import Refused
@@ -19,6 +21,8 @@ from engine.precision import check_switch, switch
 from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
 from engine.view import Reason
 from engine.words import counted, mib
+
+T = TypeVar("T")
 
 
 class Commands:
@@ -192,6 +196,14 @@ class Commands:
                     nbytes=nbytes,
                 )
         return new
+
+    def probe(self, probe: Probe[T]) -> T:
+        turns = len(self._core.ledger.turns)
+        if turns:
+            raise Refused(
+                f"measuring needs an engine without turns and {turns} are open; stop the swarm, or wait until they end"
+            )
+        return probe.run(self._core.backend)
 
     def note(self, text: str, author: str) -> None:
         self._core.event(EventKind.SWARM, author, text)

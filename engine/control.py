@@ -7,13 +7,16 @@ or a Refused (its text is one sentence for the user). Nobody waits inside the en
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from engine.calibration.probes import Probe
 from engine.events import Event, Interval, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
 from engine.snapshot import Sample, Snapshot
 from engine.turn import TurnId, TurnRequest, TurnUpdate
+
+T = TypeVar("T")
 
 Listener = Callable[[TurnUpdate], None]
 
@@ -85,6 +88,11 @@ class Control(Protocol):
 
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
         """Validated as a whole; each changed knob becomes one event."""
+        ...
+
+    def probe(self, probe: Probe[T]) -> "Future[T]":
+        """One measurement at a token boundary. Refused while any turn is open; what the engine shows and books does not
+        know of it."""
         ...
 
     def note(self, text: str, author: str = "api") -> "Future[None]":

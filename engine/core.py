@@ -21,7 +21,7 @@ from engine.snapshot import Counters
 from engine.stats import Stats
 from engine.turn import Finish, Phase, Tier, TurnUpdate
 from engine.view import Reason
-from engine.words import counted
+from engine.words import counted, took
 
 EVENTS_KEPT = 500
 MOVES_KEPT = 5_000
@@ -111,6 +111,7 @@ class Core:
         moved = self.backend.swap_out(turn.id)
         if moved is None:
             return False
+        self._book(EventKind.SWAP_OUT, turn, self.backend.holding(turn.id).kv_tokens, moved)
         self.ledger.move(turn, now, tier=Tier.HOST)
         turn.swaps += 1
         self.count(swaps_out=1, swap_out_bytes=moved.nbytes, swap_seconds=moved.seconds)
@@ -133,12 +134,14 @@ class Core:
         try:
             moved = self.backend.swap_in(turn.id)
         except CorruptCopy as error:
+            self.end_recompute(turn)
             self.ledger.move(turn, now, tier=Tier.DROPPED)
             self.count(drops=1)
             self.event(EventKind.DROP, "engine", f"{turn.agent} must be recomputed: {error}", turn)
             return False
         if moved is None:
             return False
+        self._book(EventKind.SWAP_IN, turn, self.backend.holding(turn.id).kv_tokens, moved)
         self.ledger.move(turn, now, tier=Tier.RESIDENT)
         self.count(swaps_in=1, swap_in_bytes=moved.nbytes, swap_seconds=moved.seconds)
         self.costs = dataclasses.replace(self.costs, swap_in_bytes_per_s=_blend(self.costs.swap_in_bytes_per_s, moved))
@@ -155,6 +158,7 @@ class Core:
     def drop(self, turn: LiveTurn, now: float, reason: Reason, author: str = GOVERNOR) -> None:
         """Throw the KV away; on return the turn is prefilled again."""
         self.ledger.close_interval(turn, now)
+        self.end_recompute(turn)
         tokens = self.backend.holding(turn.id).kv_tokens
         self.backend.drop(turn.id)
         self.ledger.move(turn, now, tier=Tier.DROPPED if tokens else Tier.NONE)
@@ -162,6 +166,29 @@ class Core:
         self.event(
             EventKind.DROP, author, f"{turn.agent} dropped, {counted(tokens, 'token')} to recompute: {reason}", turn
         )
+
+    def recompute(self, turn: LiveTurn, tokens: int, seconds: float, whole: bool) -> None:
+        """A step of `seconds` computed `tokens` of the turn's context again; `whole`: that was the last of it."""
+        turn.recomputed += tokens
+        turn.again_tokens += tokens
+        turn.again_s += seconds
+        self.count(recomputed_tokens=tokens)
+        if whole:
+            self.end_recompute(turn)
+
+    def end_recompute(self, turn: LiveTurn) -> None:
+        """Book what the recompute under way has computed, if there is one."""
+        tokens, seconds = turn.again_tokens, turn.again_s
+        if not tokens:
+            return
+        turn.again_tokens, turn.again_s = 0, 0.0
+        self._book(EventKind.RECOMPUTE, turn, tokens, Moved(0, seconds))
+        text = f"{turn.agent} recomputed {counted(tokens, 'token')} in {took(seconds)}"
+        self.event(EventKind.RECOMPUTE, "engine", text, turn, seconds=seconds)
+
+    def _book(self, kind: EventKind, turn: LiveTurn, tokens: int, moved: Moved) -> None:
+        utc = self.clock.utc(self.clock.now())
+        self.moves.append(MoveCost(kind, utc, turn.id, turn.agent, tokens, moved.nbytes, moved.seconds))
 
     def preempt(self, turn: LiveTurn, now: float, why: str, author: str = GOVERNOR) -> None:
         """Take the slot; the KV stays where it is."""
@@ -176,6 +203,7 @@ class Core:
     def end(self, turn: LiveTurn, now: float, phase: Phase, finish: Finish, error: str | None = None) -> None:
         """Finish, fail or cancel: free all that it holds, then tell its client."""
         self.ledger.close_interval(turn, now)
+        self.end_recompute(turn)
         self.backend.close(turn.id)
         self.ledger.forget(turn, now, phase)
         self.count(**{{Phase.DONE: "finished", Phase.FAILED: "failed", Phase.CANCELLED: "cancelled"}[phase]: 1})

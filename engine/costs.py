@@ -1,4 +1,4 @@
-"""What a move costs: measured by a backend's `calibrate`, updated by the host from what really ran."""
+"""What a move costs: measured at the start (engine/calibration), updated by the host from what really ran."""
 
 from dataclasses import dataclass
 

@@ -51,7 +51,11 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class MoveCost:
     """What one move really cost. `kind` is SWAP_OUT, SWAP_IN or RECOMPUTE; `tokens`: the context whose KV was moved or
-    computed again; `nbytes`: moved (0 for a recompute); `seconds`: of the copy, or of the steps that computed it."""
+    computed again; `nbytes`: moved (0 for a recompute); `seconds`: of the copy, or of the steps that computed it.
+
+    A step that a recompute shared with other turns counts whole: that is the wall time for which the turn waited. The
+    time between its steps, without a slot, does not count. A recompute that ends early, because its KV is thrown away
+    once more or the turn ends, is booked with what had run."""
 
     kind: EventKind
     utc: float

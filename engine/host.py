@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from engine.asked import check_request, check_turn, check_unblock
 from engine.body import BodyConfig, OpenBody, chosen_backend, open_body
+from engine.calibration.probes import Probe
 from engine.clock import EngineClock
 from engine.commands import Commands
 from engine.control import Listener, Sink, Unblock
@@ -182,6 +183,9 @@ class Host:
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
         wanted = dict(changes)
         return self._ask(lambda c: c.set_knobs(wanted, author))
+
+    def probe(self, probe: Probe[T]) -> "Future[T]":
+        return self._ask(lambda c: c.probe(probe))
 
     def note(self, text: str, author: str = "api") -> "Future[None]":
         return self._ask(lambda c: c.note(text, author))

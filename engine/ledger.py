@@ -20,7 +20,8 @@ ENDED_KEPT = 4096
 class LiveTurn:
     """One live turn. `tokens`: prompt plus generated; `generated`: since the last stop, at most `max_tokens`;
     `asked_at`: when the client last asked (submit or tool result), until the first token answers it;
-    `computed_once`: the longest context whose KV was ever computed, to tell recompute from prefill."""
+    `computed_once`: the longest context whose KV was ever computed, to tell recompute from prefill; `again_tokens`,
+    `again_s`: what of it the recompute under way has computed so far, and the seconds of those steps."""
 
     id: TurnId
     request: TurnRequest
@@ -47,6 +48,8 @@ class LiveTurn:
     preemptions: int = 0
     swaps: int = 0
     recomputed: int = 0
+    again_tokens: int = 0
+    again_s: float = 0.0
 
     @property
     def agent(self) -> str:

@@ -117,6 +117,7 @@ class Loop:
         for turn_id in result.preempted:
             turn = core.ledger.find(turn_id)
             core.preempt(turn, now, "by the backend itself", author=core.backend.name)
+            core.end_recompute(turn)
             core.ledger.move(turn, now, tier=Tier.DROPPED)
         for done in result.turns:
             turn = core.ledger.find(done.turn)
@@ -124,15 +125,15 @@ class Loop:
                 core.event(EventKind.FAIL, "engine", f"{turn.agent}: {done.error}", turn)
                 core.end(turn, now, Phase.FAILED, Finish.ERROR, done.error)
             else:
-                self._advance(turn, done, now)
+                self._advance(turn, done, now, result.seconds)
 
-    def _advance(self, turn: LiveTurn, done: TurnStep, now: float) -> None:
+    def _advance(self, turn: LiveTurn, done: TurnStep, now: float, seconds: float) -> None:
         core = self._core
         kv_tokens = core.backend.holding(turn.id).kv_tokens
         again = max(0, min(turn.computed_once, kv_tokens) - (kv_tokens - done.computed))
+        if again:
+            core.recompute(turn, again, seconds, whole=kv_tokens >= turn.computed_once)
         turn.computed_once = max(turn.computed_once, kv_tokens)
-        turn.recomputed += again
-        core.count(recomputed_tokens=again)
         if turn.tier is not Tier.RESIDENT and kv_tokens:
             core.ledger.move(turn, now, tier=Tier.RESIDENT)
         if done.sampled is None:

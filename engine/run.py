@@ -203,6 +203,7 @@ class Run:
         if core is not None:
             now = self._clock.now()
             for turn in list(core.ledger):
+                core.end_recompute(turn)
                 core.ledger.close_interval(turn, now)
                 core.ledger.forget(turn, now, Phase.FAILED)
                 core.tell(turn, (), "", Finish.ERROR, why)

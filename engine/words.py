@@ -6,6 +6,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def took(seconds: float) -> str:
+    """'1.7 s', '38 ms'."""
+    return f"{seconds:,.1f} s" if seconds >= 0.95 else f"{seconds * 1e3:.3g} ms"
+
+
 def mib(nbytes: int) -> str:
     """The engine knows no other scale than its machine's, and a page may show another beside it: so it is named."""
     return f"{nbytes / 2**20:,.1f} MiB of this machine"

@@ -34,6 +34,26 @@ class SwarmControl(Protocol):
     def long_turn(self) -> str: ...
 
 
+@dataclass(frozen=True, slots=True)
+class CalibrationState:
+    """`fraction` from 0 to 1 and `note` on what is done now, while `running`. Afterwards what came of it: `written`, or
+    the `problem`, one sentence each; neither before the first."""
+
+    running: bool = False
+    fraction: float = 0.0
+    note: str = ""
+    written: str = ""
+    problem: str = ""
+
+
+class CalibrationControl(Protocol):
+    """Measuring this machine, one at a time for all tabs. Verbs as in SwarmControl."""
+
+    def state(self) -> CalibrationState: ...
+    def start(self) -> str: ...
+    def cancel(self) -> str: ...
+
+
 class DeckView(Protocol):
     """One deck for all tabs. Reading never waits for the engine."""
 
@@ -41,6 +61,8 @@ class DeckView(Protocol):
     def control(self) -> Control: ...
     @property
     def swarm(self) -> SwarmControl: ...
+    @property
+    def calibration(self) -> CalibrationControl: ...
     def hardware(self) -> HardwareSample | None: ...
     def last_card(self) -> CardScale | None:
         """The scale of the session that began last."""

@@ -22,6 +22,7 @@ TONES = {
     EventKind.SWAP_OUT: "swap",
     EventKind.SWAP_IN: "swap",
     EventKind.DROP: "drop",
+    EventKind.RECOMPUTE: "recompute",
     EventKind.BLOCK: "tool",
     EventKind.UNBLOCK: "tool",
     EventKind.STALL: "bad",

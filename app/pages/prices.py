@@ -3,6 +3,7 @@
 import streamlit as st
 
 from panels import (
+    calibrate_box,
     card_box,
     card_sources,
     components,
@@ -41,4 +42,5 @@ def _main(deck: DeckView | None, choice: Choice) -> None:
     with room:
         prices_room.render(asked.prices, theme)
     prices_session.render(deck, asked.prices, asked.named, theme)
+    calibrate_box.render(deck)
     card_sources.render(card, preset)

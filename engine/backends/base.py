@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.costs import Costs
 from engine.geometry import KVDtype, KVGeometry
 from engine.turn import Sampling, TurnId
 
@@ -58,6 +57,15 @@ class Moved:
 
     nbytes: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A copy of `nbytes` out to the host and back again, seconds each way."""
+
+    nbytes: int
+    out_s: float
+    back_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +182,19 @@ class Backend(Protocol):
         """A sentence that an operator should see as things are now (keys too uneven for q8, say), or None."""
         ...
 
-    def calibrate(self) -> Costs:
-        """Measured copy bandwidth, prefill rate and decode step. Only when no turn is open."""
+    def pretend(self, turn: TurnId, kv_tokens: int) -> None:
+        """For measuring: a turn that holds nothing gets the blocks of its first `kv_tokens` tokens, with values that a
+        step can take, instead of a prefill; a step reads as many bytes. Raises IntegrityError without room."""
+        ...
+
+    @property
+    def copy_sizes(self) -> tuple[int, ...]:
+        """Sizes of blocks in bytes that `probe_copy` can copy, ascending; that of its own blocks is one of them."""
+        ...
+
+    def probe_copy(self, block_bytes: int, nbytes: int) -> Copied:
+        """Copy about `nbytes`, at least one block, out and back once, the way a swap would, in blocks of one of
+        `copy_sizes`. Leaves nothing behind. Raises Refused while a turn is open, and for another size."""
         ...
 
     def check_integrity(self) -> None:

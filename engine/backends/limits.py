@@ -1,7 +1,7 @@
 """What every body takes from outside: tokens, contexts and sampling values within their ranges."""
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 
 from engine.errors import Refused
 from engine.turn import Sampling, TurnId
@@ -33,6 +33,15 @@ def check_keep(turn: TurnId, has: int, keep: int, added: int) -> None:
             f"Turn {turn} has {has} tokens and was to keep {keep} and add {added}; keep at most what it has, and at "
             "least one token in all."
         )
+
+
+def check_probe(block_bytes: int, sizes: Collection[int], open_turns: int) -> None:
+    """Copies may be measured: no turn is open, and the size is one of `sizes`. Raises Refused."""
+    if open_turns:
+        raise Refused(f"Copies can only be measured while no turn is open; {open_turns} are.")
+    if block_bytes not in sizes:
+        known = ", ".join(f"{size:,}" for size in sizes)
+        raise Refused(f"Blocks of {block_bytes:,} bytes cannot be copied here; choose one of {known}.")
 
 
 def validated(sampling: Sampling) -> Sampling:

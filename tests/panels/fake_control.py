@@ -149,6 +149,11 @@ class FakeControl:
         future.set_result(changed)
         return future
 
+    def probe(self, probe: object) -> "Future[Any]":
+        future: Future[Any] = Future()
+        future.set_exception(Refused("a scripted engine cannot be measured; start a real one"))
+        return future
+
     def note(self, text: str, author: str = "api") -> "Future[None]":
         self.calls.append(("note", text, author))
         return _done(None)

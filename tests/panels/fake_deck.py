@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from engine.errors import Refused
 from engine.snapshot import CardScale
 from engine.telemetry.hardware import HardwareSample
-from panels.deck_view import SwarmState
+from panels.deck_view import CalibrationState, SwarmState
 from tests.panels.fake_control import FakeControl
 
 CSV = b"start_utc,agent\r\n2026-09-21T13:06:40Z,agent 1\r\n"
@@ -46,9 +46,35 @@ class FakeSwarm:
 
 
 @dataclass(slots=True)
+class FakeCalibration:
+    """Remembers what it was asked; a test says how it stands."""
+
+    now: CalibrationState = field(default_factory=CalibrationState)
+    calls: list[str] = field(default_factory=list)
+
+    def state(self) -> CalibrationState:
+        return self.now
+
+    def start(self) -> str:
+        if self.now.running:
+            raise Refused("this machine is being measured already; wait for it or cancel it")
+        return self._take("start", CalibrationState(running=True, fraction=0.0, note="stopping the swarm"))
+
+    def cancel(self) -> str:
+        problem = "the measurement was called off; nothing was written"
+        return self._take("cancel", CalibrationState(problem=problem))
+
+    def _take(self, name: str, now: CalibrationState) -> str:
+        self.calls.append(name)
+        self.now = now
+        return name
+
+
+@dataclass(slots=True)
 class FakeDeck:
     control: FakeControl = field(default_factory=FakeControl)
     swarm: FakeSwarm = field(default_factory=FakeSwarm)
+    calibration: FakeCalibration = field(default_factory=FakeCalibration)
     reading: HardwareSample | None = field(
         default_factory=lambda: HardwareSample(
             1.0,

@@ -10,18 +10,17 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from engine.backends.base import Converted, DeviceMemory, Holding, Moved, StepPlan, StepResult
+from engine.backends.base import Converted, Copied, DeviceMemory, Holding, Moved, StepPlan, StepResult
 from engine.backends.hostmem import available_host_bytes, host_pool_limit
-from engine.backends.limits import check_keep, check_new, check_tokens, validated
+from engine.backends.limits import check_keep, check_new, check_probe, check_tokens, validated
 from engine.backends.torch.arena import Arena, aligned_bytes
-from engine.backends.torch.calibrate import measure_costs
 from engine.backends.torch.convert import convert_arena, load_kernels, scratch_bytes
 from engine.backends.torch.executor import Executor
 from engine.backends.torch.hostpool import HostPool, unit_bytes
+from engine.backends.torch.probe import copy_sizes, probe_copy
 from engine.backends.torch.stepper import run_step
 from engine.backends.torch.turns import OpenTurn
-from engine.costs import Costs
-from engine.errors import CorruptCopy, Refused, UnknownTurn
+from engine.errors import CorruptCopy, IntegrityError, Refused, UnknownTurn
 from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype
 from engine.turn import Sampling, TurnId
 
@@ -256,7 +255,8 @@ class TorchBackend:
     def warm_up(self) -> None:
         """Compile or load every kernel that an operator's switch may need: fp16, q8 and the present precision. Raises
         Refused while a turn is open."""
-        self._refuse_open_turns("warmed up")
+        if self._turns:
+            raise Refused(f"The engine can only be warmed up while no turn is open; {len(self._turns)} are.")
         first = self._arena.layout
         wanted = self.kv_dtypes - ({KVDtype.FP32} - {first.dtype})
         load_kernels([self._layout(dtype) for dtype in sorted(wanted)])
@@ -266,13 +266,22 @@ class TorchBackend:
         self._arena.renumber(first, self._arena.live())
         self._executor.warm_up(self._arena.view)
 
-    def calibrate(self) -> Costs:
-        self._refuse_open_turns("calibrated")
-        return measure_costs(self._executor, self._arena, self._scratch)
+    def pretend(self, turn: TurnId, kv_tokens: int) -> None:
+        """Blocks of zeros."""
+        state, arena = self._turn(turn), self._arena
+        if not arena.take(turn, arena.layout.blocks_for(kv_tokens)):
+            raise IntegrityError(f"the arena has no room for a context of {kv_tokens} tokens")
+        for block in arena.table(turn):
+            arena.memory[block * arena.layout.nbytes : (block + 1) * arena.layout.nbytes].zero_()
+        state.kv_tokens = kv_tokens
 
-    def _refuse_open_turns(self, what: str) -> None:
-        if self._turns:
-            raise Refused(f"The engine can only be {what} while no turn is open; {len(self._turns)} are.")
+    @property
+    def copy_sizes(self) -> tuple[int, ...]:
+        return copy_sizes(self._arena)
+
+    def probe_copy(self, block_bytes: int, nbytes: int) -> Copied:
+        check_probe(block_bytes, self.copy_sizes, len(self._turns))
+        return probe_copy(self._arena, self._pool, block_bytes, nbytes)
 
     def check_integrity(self) -> None:
         self._arena.check({turn: state.resident_tokens for turn, state in self._turns.items()})

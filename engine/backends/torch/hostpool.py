@@ -53,18 +53,18 @@ def unit_bytes(geometry: KVGeometry, block_size: int) -> int:
 class HostPool:
     """`asked_bytes` is what was asked for, `total_bytes` what the whole units come to, `used_bytes` what copies occupy,
     `held_bytes` what the system has really given: all of it when pinned, on CPU the units that were ever touched.
-    `workers` copy and convert, here and in the arena."""
+    `workers` copy and convert, here and in the arena; `copies` moves the bytes, to `pinned` memory beside a device."""
 
     def __init__(self, nbytes: int, unit: int, device: torch.device, asked: int | None = None) -> None:
         self.unit = unit
-        self._pinned = device.type != "cpu"
+        self.pinned = device.type != "cpu"
         self._device = device
         lanes = min(MAX_WORKERS, os.cpu_count() or 1)
         self.workers = ThreadPoolExecutor(lanes, thread_name_prefix="parkdeck-copy")
-        self._copies: Copies = DeviceCopies(device, self.workers) if self._pinned else CpuCopies(self.workers, lanes)
+        self.copies: Copies = DeviceCopies(device, self.workers) if self.pinned else CpuCopies(self.workers, lanes)
         self._parked: dict[int, _Copy] = {}
         self._next_key = 0
-        self._install(Slab(nbytes // unit * unit, pinned=self._pinned), nbytes if asked is None else asked)
+        self._install(Slab(nbytes // unit * unit, pinned=self.pinned), nbytes if asked is None else asked)
 
     def _install(self, slab: Slab, asked: int) -> None:
         """Take `slab` with every copy's units at its front, in the order of `_parked`."""
@@ -85,7 +85,7 @@ class HostPool:
 
     @property
     def held_bytes(self) -> int:
-        return self.total_bytes if self._pinned else self._touched * self.unit
+        return self.total_bytes if self.pinned else self._touched * self.unit
 
     def units_for(self, nbytes: int) -> int:
         return -(-nbytes // self.unit)
@@ -105,7 +105,7 @@ class HostPool:
         filled = [min(self.unit, nbytes - k * self.unit) for k in range(count)]
         self._touched = max(self._touched, max(units, default=-1) + 1)
         try:
-            sums = self._copies.out(memory, self._slab.tensor, self._job(units, filled, blocks, layout))
+            sums = self.copies.out(memory, self._slab.tensor, self._job(units, filled, blocks, layout))
         except Exception as error:
             self._give(units)
             raise CorruptCopy(f"The copy to host memory failed: {error}") from error
@@ -129,7 +129,7 @@ class HostPool:
         try:
             if parked.layout == layout:
                 job = self._job(copy.units, copy.filled, blocks, layout)
-                self._copies.back(memory, self._slab.tensor, job, copy.sums)
+                self.copies.back(memory, self._slab.tensor, job, copy.sums)
             else:
                 self._load_converting(copy, parked, memory, layout, blocks, scratch)
         except CorruptCopy:
@@ -147,7 +147,7 @@ class HostPool:
         scratch: torch.Tensor,
     ) -> None:
         """Each lane has a part of the scratch to itself and takes every so-manieth piece of the blocks."""
-        lanes = self._copies.lanes
+        lanes = self.copies.lanes
         step = SCRATCH_BLOCKS // lanes
         size = parked.layout.nbytes
 
@@ -158,7 +158,7 @@ class HostPool:
                 begin, end = first * size // self.unit, self.units_for(last * size)
                 job = self._job(copy.units[begin:end], copy.filled[begin:end], range(last - first), parked.layout)
                 job = replace(job, skip=first * size - begin * self.unit)
-                self._copies.back_alone(part, self._slab.tensor, job, copy.sums[begin:end])
+                self.copies.back_alone(part, self._slab.tensor, job, copy.sums[begin:end])
                 target = np.array(blocks[first:last], dtype=np.int64)
                 convert_blocks(part, parked.layout, np.arange(last - first), memory, layout, target)
 
@@ -209,7 +209,7 @@ class HostPool:
                 ]
             at += len(copy.units)
         self._slab.close()
-        if self._pinned:
+        if self.pinned:
             self._pin_or_restore(new)
         for copy, units in zip(self._parked.values(), moved, strict=True):
             copy.units = units

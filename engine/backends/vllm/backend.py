@@ -5,42 +5,23 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import Request
 
-from engine.backends.base import Converted, DeviceMemory, Holding, Moved, StepPlan, StepResult, TurnStep
-from engine.backends.limits import check_keep, check_new, check_tokens, validated
-from engine.backends.vllm.calibrate import CALIBRATION_UNITS, measure_costs
+from engine.backends.base import Converted, Copied, DeviceMemory, Holding, Moved, StepPlan, StepResult, TurnStep
+from engine.backends.limits import check_keep, check_new, check_probe, check_tokens, validated
 from engine.backends.vllm.hostpool import HostPool
+from engine.backends.vllm.probe import probe_copy
 from engine.backends.vllm.scheduler import ParkingScheduler
-from engine.costs import Costs
+from engine.backends.vllm.turns import OpenTurn
 from engine.errors import IntegrityError, Refused, UnknownTurn
 from engine.geometry import KVDtype, KVGeometry, blocks_for
 from engine.turn import Sampling, TurnId
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Turn:
-    """`request` is the present one of its `requests` so far."""
-
-    id: TurnId
-    request: Request
-    params: SamplingParams
-    requests: int = 1
-
-    @property
-    def rid(self) -> str:
-        return self.request.request_id
-
-    @property
-    def pending(self) -> int:
-        return self.request.num_tokens - self.request.num_computed_tokens
 
 
 class VllmBackend:
@@ -66,7 +47,7 @@ class VllmBackend:
     ) -> None:
         self._core = core
         self._scheduler: ParkingScheduler = core.scheduler
-        self._turns: dict[TurnId, _Turn] = {}
+        self._turns: dict[TurnId, OpenTurn] = {}
         self._room = room
         self._weights, self._runtime = weights_bytes, runtime_bytes
         self._sizes: dict[str, int] = self._sum(self._call("parkdeck_sizes"))
@@ -90,7 +71,7 @@ class VllmBackend:
         check_new(turn, self._turns, tokens)
         check_tokens(tokens, len(tokens), self.max_context, self.vocab_size)
         params = self._params(validated(sampling))
-        state = _Turn(turn, self._request(turn, 0, tokens, params), params)
+        state = OpenTurn(turn, self._request(turn, 0, tokens, params), params)
         self._scheduler.know(state.request)
         self._turns[turn] = state
 
@@ -149,7 +130,7 @@ class VllmBackend:
             preempted=tuple(state.id for state in states if state.rid in evicted),
         )
 
-    def _break_stall(self, states: Sequence[_Turn], started: float) -> StepResult:
+    def _break_stall(self, states: Sequence[OpenTurn], started: float) -> StepResult:
         free, total = self._scheduler.free_blocks, self._scheduler.total_blocks
         log.warning("vLLM ran none of %d planned turns, %d of %d blocks are free", len(states), free, total)
         most = max(states, key=lambda state: len(self._scheduler.blocks(state.rid)))
@@ -159,7 +140,7 @@ class VllmBackend:
         error = f"vLLM could not run the turn of {most.request.num_tokens:,} tokens with {free} of {total} blocks free."
         return StepResult((TurnStep(most.id, 0, error=error),), time.perf_counter() - started)
 
-    def _planned(self, plan: StepPlan) -> list[_Turn]:
+    def _planned(self, plan: StepPlan) -> list[OpenTurn]:
         states = [self._turn(work.turn) for work in plan.work]
         for state, work in zip(states, plan.work, strict=True):
             if work.budget < 1 or state.pending < 1 or self._pool.of(state.id):
@@ -171,7 +152,7 @@ class VllmBackend:
             raise IntegrityError("a plan names a turn twice")
         return states
 
-    def _settle(self, state: _Turn, output: Any) -> TurnStep:
+    def _settle(self, state: OpenTurn, output: Any) -> TurnStep:
         """`output`: vLLM's for this request, None where it made none."""
         computed = self._scheduler.scheduled.get(state.rid, 0)
         if output is None:
@@ -255,19 +236,19 @@ class VllmBackend:
     def warning(self) -> str | None:
         return None
 
-    def calibrate(self) -> Costs:
-        usual = self._pool.units
-        self._pool.resize(max(usual, CALIBRATION_UNITS))
-        try:
-            return measure_costs(self)
-        finally:
-            self._pool.resize(usual)
+    @property
+    def copy_sizes(self) -> tuple[int, ...]:
+        return (self._sizes["block"],)
+
+    def probe_copy(self, block_bytes: int, nbytes: int) -> Copied:
+        check_probe(block_bytes, self.copy_sizes, len(self._turns))
+        return probe_copy(self._pool, self._scheduler.total_blocks, block_bytes, nbytes)
 
     def pretend(self, turn: TurnId, kv_tokens: int) -> None:
-        """Blocks of whatever bytes instead of a prefill, for calibration: a step reads as many of them."""
+        """Blocks of whatever bytes they hold."""
         state = self._turn(turn)
         if self._scheduler.take(state.rid, blocks_for(kv_tokens, self.block_size)) is None:
-            raise IntegrityError(f"the empty arena has no room for a context of {kv_tokens} tokens")
+            raise IntegrityError(f"the arena has no room for a context of {kv_tokens} tokens")
         state.request.num_computed_tokens = kv_tokens
 
     def check_integrity(self) -> None:
@@ -299,7 +280,7 @@ class VllmBackend:
         """Over the workers: each holds its share."""
         return {key: sum(answer[key] for answer in answers) for key in answers[0]}
 
-    def _turn(self, turn: TurnId) -> _Turn:
+    def _turn(self, turn: TurnId) -> OpenTurn:
         if turn not in self._turns:
             raise UnknownTurn(f"Turn {turn} is not open; it never was, or it has ended.")
         return self._turns[turn]

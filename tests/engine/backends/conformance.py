@@ -11,6 +11,8 @@ import psutil
 import pytest
 
 from engine.backends.base import Backend, StepPlan, Work
+from engine.calibration.probes import DecodeProbe, PrefillProbe
+from engine.calibration.quick import measure_costs
 from engine.errors import Refused, UnknownTurn
 from engine.geometry import KVDtype, blocks_for
 from engine.turn import Sampling, TurnId
@@ -266,12 +268,65 @@ class BackendConformance:
         assert backend.swap_out(turn) is None
         assert got + run_until(backend, turn, 4) == alone
 
-    def test_calibrate_measures_and_leaves_nothing(self, backend: Backend) -> None:
-        costs = backend.calibrate()
+    def test_calibrate_quick_costs_leave_nothing(self, backend: Backend) -> None:
+        before = backend.memory()
+        costs = measure_costs(backend)
         assert costs.swap_out_bytes_per_s > 0
         assert costs.swap_in_bytes_per_s > 0
         assert costs.prefill_tokens_per_s > 0
         assert costs.decode_base_s + costs.decode_per_turn_s > 0
+        leaves_nothing(backend)
+        assert backend.memory().host_total_bytes == before.host_total_bytes
+
+    def test_calibrate_copies_of_every_size_there_is(self, backend: Backend) -> None:
+        """Its own block among them; other sizes are refused, and so is every one beside an open turn, whose KV stays
+        as it was."""
+        sizes = backend.copy_sizes
+        assert list(sizes) == sorted(set(sizes))
+        assert backend.memory().block_bytes in sizes
+        for size in sizes:
+            copied = backend.probe_copy(size, 3 * size)
+            assert size <= copied.nbytes <= 3 * size
+            assert copied.nbytes % size == 0
+            assert min(copied.out_s, copied.back_s) > 0
+            leaves_nothing(backend)
+        with pytest.raises(Refused, match="Blocks of 7 bytes"):
+            backend.probe_copy(7, 1 << 20)
+        alone = self.alone(backend, self.prompt(30), 6)
+        turn = TurnId(1)
+        backend.open(turn, self.prompt(30), GREEDY)
+        got = run_until(backend, turn, 3)
+        with pytest.raises(Refused, match="no turn is open; 1 are"):
+            backend.probe_copy(sizes[0], 1 << 20)
+        assert got + run_until(backend, turn, 3) == alone
+
+    def test_calibrate_copies_without_a_host_pool(self, backend: Backend) -> None:
+        backend.set_host_pool(0)
+        assert backend.probe_copy(backend.memory().block_bytes, 1 << 20).nbytes > 0
+        assert backend.memory().host_total_bytes == 0
+        leaves_nothing(backend)
+
+    def test_calibrate_probes_measure_what_they_say(self, backend: Backend) -> None:
+        per_token = backend.geometry.bytes_per_token(backend.kv_dtype)
+        point = DecodeProbe(3, 100).run(backend)
+        assert (point.turns, point.context, point.kv_bytes) == (3, 100, 300 * per_token)
+        assert point.seconds > 0
+        prefilled = PrefillProbe(32, start=40).run(backend)
+        assert prefilled.chunk == 32
+        assert prefilled.tokens_per_s > 0
+        leaves_nothing(backend)
+
+    def test_calibrate_pretended_context_is_held_and_read(self, backend: Backend) -> None:
+        turn = TurnId(1)
+        backend.open(turn, self.prompt(40), GREEDY)
+        backend.pretend(turn, 39)
+        assert backend.holding(turn).kv_tokens == 39
+        assert backend.holding(turn).blocks == blocks_for(39, backend.block_size)
+        (step,) = backend.step(StepPlan((Work(turn, 1),))).turns
+        assert (step.computed, step.error) == (1, None)
+        assert step.sampled is not None
+        backend.check_integrity()
+        backend.close(turn)
         leaves_nothing(backend)
 
     def test_seeded_turn_repeats_itself_beside_others_and_after_a_swap(self, backend: Backend) -> None:

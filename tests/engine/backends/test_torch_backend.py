@@ -178,7 +178,7 @@ def test_refusals_say_what_is_allowed() -> None:
     with pytest.raises(Refused, match="nothing in the arena"):
         backend.swap_out(TurnId(1))
     with pytest.raises(Refused, match="no turn is open"):
-        backend.calibrate()
+        backend.warm_up()
     with pytest.raises(Refused, match="holds no block"):
         make(arena_blocks=0)
 

@@ -204,6 +204,9 @@ class FakeControl:
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
         raise AssertionError("the swarm turns no knobs")
 
+    def probe(self, probe: object) -> "Future[Any]":
+        raise NotImplementedError
+
     def note(self, text: str, author: str = "api") -> "Future[None]":
         self.noted.append((text, author))
         future: Future[None] = Future()

@@ -1,0 +1,177 @@
+"""Measuring this machine: a button that says what it will do, the progress, and what came out."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+
+import streamlit as st
+
+from engine.calibration.plan import DEFAULT
+from engine.cards.profile import Calibration, CardProfile
+from engine.cards.store import THIS_MACHINE, list_cards, load_card
+from engine.errors import ParkdeckError
+from engine.snapshot import HostState
+from engine.words import counted
+from panels import components
+from panels.calibrate_charts import copies_spec, prefill_spec
+from panels.deck_view import CalibrationState, DeckView
+from panels.figures import Card
+from panels.palette import palette
+from panels.plain import plain
+from panels.units import rate, seconds, short, size
+
+REFRESH_S = 1.0
+TAKES_S = DEFAULT.seconds + 5
+NO_ENGINE = "No engine runs behind this page; `parkdeck calibrate` in a terminal measures this machine as well."
+READY = (HostState.RUNNING, HostState.IDLE, HostState.STALLED)
+
+
+def render(deck: DeckView | None) -> None:
+    """The whole box. `deck`: None without an engine."""
+    st.markdown("#### This machine, measured")
+    _box(deck)
+
+
+@st.fragment(run_every=REFRESH_S)
+def _box(deck: DeckView | None) -> None:
+    """Refreshed by itself, as another tab may have started it; the page anew once it ends, as there is a new card."""
+    state = deck.calibration.state() if deck else CalibrationState()
+    was_running = st.session_state.get("calibrate_running", False)
+    st.session_state.calibrate_running = state.running
+    if was_running and not state.running:
+        st.rerun()
+    if deck is None:
+        st.caption(NO_ENGINE)
+    elif state.running:
+        _progress(deck, state)
+    else:
+        _offer(deck, state)
+    _result(state.running)
+
+
+def _offer(deck: DeckView, state: CalibrationState) -> None:
+    snapshot = deck.control.snapshot
+    ready = snapshot.state in READY
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.button(
+            "Measure this machine", key="calibrate_start", icon=":material/speed:", disabled=not ready,
+            on_click=_press, args=(deck.calibration.start,),
+        )  # fmt: skip
+        st.caption(
+            plain(what_it_does(snapshot.model, snapshot.backend)) if ready else plain(_not_ready(snapshot.state))
+        )
+    refused = st.session_state.get("calibrate_refused")
+    if refused or state.problem:
+        st.markdown(f":red[{plain(refused or state.problem)}]")
+    elif state.written:
+        st.caption(plain(state.written))
+
+
+def _progress(deck: DeckView, state: CalibrationState) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.button(
+            "Cancel", key="calibrate_cancel", icon=":material/close:", on_click=_press, args=(deck.calibration.cancel,)
+        )
+        st.progress(min(1.0, state.fraction), text=plain(f"{state.fraction:.0%} · {state.note}"))
+    st.caption("The swarm waits until it is over; nothing is written before.")
+
+
+def _result(running: bool) -> None:
+    """The card of this machine as it lies in the user's directory, whenever it was measured."""
+    entry = list_cards().find(THIS_MACHINE)
+    if entry is None:
+        if not running:
+            st.caption("Not measured yet.")
+        return
+    try:
+        card = load_card(THIS_MACHINE)
+    except ParkdeckError as error:
+        st.markdown(f":red[{plain(str(error))}]")
+        return
+    if card.calibration is None:
+        st.caption(plain(f"{card.name} was edited by hand since it was measured; measure again for its points."))
+        return
+    theme = components.theme()
+    st.caption(plain(where_and_when(card, card.calibration)))
+    shown = [asdict(figure) for figure in cards(card, card.calibration)]
+    components.cards({"cards": shown, "colours": components.colours(palette(theme))}, key="calibrate_figures")
+    left, right = st.columns(2, gap="xsmall")
+    with left:
+        components.live_plot(json.dumps(prefill_spec(card.calibration.prefills, theme)), key="calibrate_prefill")
+    with right:
+        components.live_plot(json.dumps(copies_spec(card, card.calibration.copies, theme)), key="calibrate_copies")
+
+
+def what_it_does(model: str, backend: str) -> str:
+    return (
+        f"Stops the swarm for about {TAKES_S:.0f} s and measures copies, prefill and decode of {model} on {backend}; "
+        "the result is the card This machine."
+    )
+
+
+def where_and_when(card: CardProfile, calibration: Calibration) -> str:
+    at = datetime.fromisoformat(calibration.at)
+    where = f"{calibration.model} on {calibration.backend}, {card.architecture}"
+    return f"Measured {at:%Y-%m-%d %H:%M} UTC · {where} · {card.memory}"
+
+
+def cards(card: CardProfile, calibration: Calibration) -> tuple[Card, ...]:
+    """The decode step's parts, how well they fit, and the rates that the card goes by."""
+    count = counted(len(calibration.decodes), "step")
+    own = "blocks of this model, in the units of its host pool"
+    return (
+        Card(
+            "base", "Decode step, base", seconds(card.decode_base.amount), "paid once a step",
+            "What a step costs whoever runs: reading the weights. Fitted.",
+        ),
+        Card(
+            "per_turn", "Per turn", seconds(card.decode_per_turn.amount), "in the step",
+            "What each turn of the step adds beside its KV. Fitted.",
+        ),
+        Card(
+            "per_kv", "Per KV", f"{short(card.decode_per_kv_byte.amount * 1e12)} ms/GB", "of all turns together",
+            "What reading the KV of the turns adds, GB of 10^9 bytes. Fitted.",
+        ),
+        Card(
+            "error", "Fit's error", f"{100 * calibration.decode_error:.1f} % rms", f"over {count}",
+            "Root mean square of fitted / measured - 1 over the measured steps.",
+        ),
+        Card(
+            "worst", "At worst", f"{100 * calibration.decode_worst:.1f} %", "off one step",
+            "The step that the fit misses most, of its own time.",
+        ),
+        Card(
+            "prefill", "Prefill", rate(card.prefill.amount), "as it runs",
+            "Prompt tokens computed per second in chunks of the size that the engine runs with; measured.",
+        ),
+        Card("out", "Copy to host", _speed(card.link_out.amount), "as a swap out", f"Measured on {own}."),
+        Card("back", "Copy from host", _speed(card.link_back.amount), "as a swap in", f"Measured on {own}."),
+        Card(
+            "room", "Room for KV", size(card.kv_budget_bytes), f"of {size(card.usable.amount)}",
+            "The arena of the engine that was measured; beside it weights and runtime.",
+        ),
+        Card(
+            "pool", "Host pool", size(card.pinned_host.amount), "for parked turns",
+            "Of the engine that was measured.",
+        ),
+    )  # fmt: skip
+
+
+def _speed(bytes_per_s: float) -> str:
+    return f"{short(bytes_per_s / 1e9)} GB/s"
+
+
+def _not_ready(state: HostState) -> str:
+    if state == HostState.STARTING:
+        return "The engine is still starting; measuring needs it running."
+    how = "has failed" if state == HostState.FAILED else "is stopped"
+    return f"The engine {how}; start it on the Live page, then measure."
+
+
+def _press(verb: Callable[[], str]) -> None:
+    st.session_state.calibrate_refused = None
+    try:
+        verb()
+    except ParkdeckError as refusal:
+        st.session_state.calibrate_refused = str(refusal)

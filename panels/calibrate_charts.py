@@ -1,0 +1,115 @@
+"""What a calibration measured, as two small charts: prefill by chunk, copies by block size. Pure; plain JSON."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from engine.cards.profile import CardProfile, CopyPoint, PrefillPoint
+from panels.palette import FONT, Palette, ThemeName, palette
+from panels.units import size
+
+HEIGHT = 268
+MARGIN = {"l": 58, "r": 18, "t": 40, "b": 46}
+GB = 10**9
+SHOWN_SIZES = tuple((64 << 10) << shift for shift in (0, 2, 4, 6, 8))
+
+
+def prefill_spec(points: Sequence[PrefillPoint], theme: ThemeName) -> dict[str, Any]:
+    """Tokens per second over the tokens of a chunk."""
+    colours = palette(theme)
+    line = _line([point.chunk for point in points], [point.tokens_per_s for point in points], colours.recompute)
+    line |= {"name": "prefill", "hovertemplate": "%{x:,} tokens: %{y:,.0f} tok/s<extra></extra>"}
+    chunks = [point.chunk for point in points]
+    x_axis = _log_axis(chunks, [f"{chunk:,}" for chunk in chunks], "chunk, tokens", colours)
+    told = ", ".join(f"{point.chunk:,} tokens {point.tokens_per_s:,.0f} tok/s" for point in points)
+    layout = _layout("Prefill by chunk", x_axis, "tok/s", colours)
+    return {"data": [line], "layout": layout, "file": "calibration-prefill", "alt": f"Prefill by chunk: {told}"}
+
+
+def copies_spec(card: CardProfile, points: Sequence[CopyPoint], theme: ThemeName) -> dict[str, Any]:
+    """GB per second over the bytes of a block, to the host and back; a dotted line at the engine's own blocks."""
+    colours = palette(theme)
+    sizes = [point.block_bytes for point in points]
+    names = [size(nbytes) for nbytes in sizes]
+    traces = []
+    for name, rates, dash, symbol in (
+        ("to host", [point.out_bytes_per_s for point in points], "solid", "circle"),
+        ("from host", [point.back_bytes_per_s for point in points], "dot", "circle-open"),
+    ):
+        line = _line(sizes, [rate / GB for rate in rates], colours.swap, dash, symbol)
+        hover = f"%{{text}} blocks {name}: %{{y:.2f}} GB/s<extra></extra>"
+        traces.append(line | {"name": name, "text": names, "hovertemplate": hover, "showlegend": True})
+    wide = len(sizes) > 1
+    shown = [nbytes for nbytes in SHOWN_SIZES if sizes[0] <= nbytes <= sizes[-1]] if wide else sizes
+    x_axis = _log_axis(shown, [size(nbytes).replace(".00", "").replace(".0", "") for nbytes in shown], "block", colours)
+    layout = _layout("Copies by block size", x_axis, "GB/s", colours)
+    own = _own(card, points)
+    if own is not None and wide:
+        layout |= _mark(own, colours)
+    rates = ((size(p.block_bytes), p.out_bytes_per_s / GB, p.back_bytes_per_s / GB) for p in points)
+    told = ", ".join(f"{name} {out:.1f} out and {back:.1f} back" for name, out, back in rates)
+    alt = f"Copies by block size, GB/s: {told}"
+    return {"data": traces, "layout": layout, "file": "calibration-copies", "alt": alt}
+
+
+def _own(card: CardProfile, points: Sequence[CopyPoint]) -> int | None:
+    """The size whose rate became the card's link."""
+    rate = card.link_out.amount
+    nearest = min(points, key=lambda point: abs(point.out_bytes_per_s - rate))
+    return nearest.block_bytes if abs(nearest.out_bytes_per_s - rate) <= 1e-6 * rate else None
+
+
+def _line(
+    x: Sequence[int], y: Sequence[float], colour: str, dash: str = "solid", symbol: str = "circle"
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": list(x),
+        "y": list(y),
+        "line": {"color": colour, "width": 2, "dash": dash},
+        "marker": {"color": colour, "size": 7, "symbol": symbol},
+        "showlegend": False,
+    }
+
+
+def _log_axis(ticks: Sequence[int], names: Sequence[str], title: str, colours: Palette) -> dict[str, Any]:
+    return _axis(title, colours) | {"type": "log", "tickvals": list(ticks), "ticktext": list(names)}
+
+
+def _axis(title: str, colours: Palette) -> dict[str, Any]:
+    return {
+        "title": {"text": title, "standoff": 6, "font": {"size": 12}},
+        "gridcolor": colours.line,
+        "linecolor": colours.line,
+        "color": colours.muted,
+        "zeroline": False,
+    }
+
+
+def _mark(own: int, colours: Palette) -> dict[str, Any]:
+    line = {"width": 1, "dash": "dot", "color": colours.muted}
+    where = {"x0": own, "x1": own, "y0": 0, "y1": 1, "yref": "y domain"}
+    label = {
+        "xref": "x", "x": math.log10(own), "xanchor": "left", "xshift": 5,
+        "yref": "y domain", "y": 0.04, "yanchor": "bottom",
+        "text": f"this model's block, {size(own)}", "showarrow": False, "font": {"size": 11, "color": colours.muted},
+    }  # fmt: skip
+    # A log axis places shapes by value and annotations by exponent.
+    return {"shapes": [{"type": "line", "line": line, **where}], "annotations": [label]}
+
+
+def _layout(title: str, x_axis: dict[str, Any], unit: str, colours: Palette) -> dict[str, Any]:
+    return {
+        "height": HEIGHT,
+        "margin": MARGIN,
+        "paper_bgcolor": colours.surface,
+        "plot_bgcolor": colours.surface,
+        "font": {"color": colours.text, "family": FONT, "size": 12.5},
+        "title": {"text": title, "x": 0.02, "xanchor": "left", "y": 0.94, "font": {"size": 14}},
+        "xaxis": x_axis,
+        "yaxis": _axis(unit, colours) | {"rangemode": "tozero", "nticks": 6},
+        "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.16, "font": {"size": 11.5}},
+        "hoverlabel": {"bgcolor": colours.background, "bordercolor": colours.line, "font": {"color": colours.text}},
+        "uirevision": title,
+    }
