@@ -46,8 +46,9 @@ def copies_spec(card: CardProfile, points: Sequence[CopyPoint], theme: ThemeName
     own = _own(card, points)
     if own is not None and wide:
         layout |= _mark(own, colours)
-    rates = ((size(p.block_bytes), p.out_bytes_per_s / GB, p.back_bytes_per_s / GB) for p in points)
-    told = ", ".join(f"{name} {out:.1f} out and {back:.1f} back" for name, out, back in rates)
+    told = ", ".join(
+        f"{size(p.block_bytes)} {p.out_bytes_per_s / GB:.1f} out and {p.back_bytes_per_s / GB:.1f} back" for p in points
+    )
     alt = f"Copies by block size, GB/s: {told}"
     return {"data": traces, "layout": layout, "file": "calibration-copies", "alt": alt}
 
