@@ -16,7 +16,7 @@ from engine.errors import Refused
 from engine.layout import Store
 from engine.paper.ceiling import Fit, Plan, checked_count, load_of, plan
 from engine.paper.prices import CONTEXTS, Prices, prices
-from panels.units import count, seconds, short
+from panels.units import axis_unit, count, seconds, short, unit_name
 
 GIVEN = "given on the command line"
 LABELS = {Store.FP16: "fp16", Store.Q8: "q8, scales counted", Store.Q8_HALF: "q8 as exactly half"}
@@ -81,19 +81,24 @@ def _fit_object(made: Plan, fit: Fit) -> dict[str, Any]:
 
 def _print_plan(made: Plan, shape: Preset) -> None:
     card, load = made.card, made.load
-    typer.echo(f"{card.name}, {shape.name}: modelled from the card's profile, nothing measured.")
+    typer.echo(_heading(card, shape))
+    unit = axis_unit(card.usable.amount)
+
+    def sized(nbytes: float) -> str:
+        return f"{nbytes / unit:,.4g} {unit_name(unit)}"
+
     typer.echo(
-        f"{_gib(card.usable.amount)} usable, weights {_gib(card.weights.amount)}, runtime {_gib(card.runtime.amount)}; "
+        f"{sized(card.usable.amount)} usable, weights {sized(card.weights.amount)}, runtime {sized(card.runtime.amount)}; "
         f"{load.slots} slots of {load.mean_context:,} tokens, a long turn of {load.long_context:,}."
     )
     rows = [
         ("bytes per token", *(f"{fit.bytes_per_token:,} B" for fit in made.fits.values())),
-        ("KV of a turn", *(_gib(fit.turn_bytes) for fit in made.fits.values())),
-        ("KV of running turns", *(_gib(fit.running_bytes) for fit in made.fits.values())),
-        ("used", *(_gib(fit.used_bytes) for fit in made.fits.values())),
-        ("headroom", *(_gib(fit.headroom_bytes) for fit in made.fits.values())),
+        ("KV of a turn", *(sized(fit.turn_bytes) for fit in made.fits.values())),
+        ("KV of running turns", *(sized(fit.running_bytes) for fit in made.fits.values())),
+        ("used", *(sized(fit.used_bytes) for fit in made.fits.values())),
+        ("headroom", *(sized(fit.headroom_bytes) for fit in made.fits.values())),
         ("paused turns that fit", *(count(fit.paused_fit) for fit in made.fits.values())),
-        ("KV of a long turn", *(_gib(fit.long_turn_bytes) for fit in made.fits.values())),
+        ("KV of a long turn", *(sized(fit.long_turn_bytes) for fit in made.fits.values())),
         ("a long turn fits", *("yes" if fit.long_fits else "no" for fit in made.fits.values())),
         ("running turns fill the card at", *(_context(fit.fill_context) for fit in made.fits.values())),
         (f"slots if each reserves {load.max_context:,} tokens", *(count(r.slots) for r in made.reserves.values())),
@@ -153,7 +158,7 @@ def prices_object(made: Prices, contexts: Sequence[int] = CONTEXTS) -> dict[str,
 
 
 def _print_prices(card: CardProfile, shape: Preset, made: Prices, contexts: Sequence[int]) -> None:
-    typer.echo(f"{card.name}, {shape.name}: modelled from the card's profile, nothing measured.")
+    typer.echo(_heading(card, shape))
     out, back = (short(rate / 1e9) for rate in (made.out_bytes_per_s, made.back_bytes_per_s))
     typer.echo(f"Copies {out} GB/s out and {back} GB/s back; prefill {short(made.prefill_tokens_per_s)} tok/s.")
     rows = [
@@ -180,8 +185,9 @@ def _print_notes(notes: Sequence[str]) -> None:
         typer.echo(f"Note: {note}")
 
 
-def _gib(nbytes: float) -> str:
-    return f"{nbytes / GIB:,.4g} GiB"
+def _heading(card: CardProfile, shape: Preset) -> str:
+    measured = f"its rates measured {card.calibration.at}" if card.calibration else "nothing measured"
+    return f"{card.name}, {shape.name}: modelled from the card's profile, {measured}."
 
 
 def _context(tokens: int | None) -> str:
