@@ -87,8 +87,9 @@ def _print_plan(made: Plan, shape: Preset) -> None:
     def sized(nbytes: float) -> str:
         return f"{nbytes / unit:,.4g} {unit_name(unit)}"
 
+    usable, weights, runtime = (sized(figure.amount) for figure in (card.usable, card.weights, card.runtime))
     typer.echo(
-        f"{sized(card.usable.amount)} usable, weights {sized(card.weights.amount)}, runtime {sized(card.runtime.amount)}; "
+        f"{usable} usable, weights {weights}, runtime {runtime}; "
         f"{load.slots} slots of {load.mean_context:,} tokens, a long turn of {load.long_context:,}."
     )
     rows = [
