@@ -1,5 +1,6 @@
 """`parkdeck`: the page, the engine in a terminal, models, exports, benches. Heavy imports happen inside a command."""
 
+import errno
 import inspect
 import os
 import signal
@@ -62,7 +63,15 @@ def told(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(*args, **options)
         except ParkdeckError as error:
-            typer.echo(str(error), err=True)
+            from engine.models.stated import one_line
+
+            typer.echo(one_line(str(error)), err=True)
+            raise typer.Exit(ERROR) from None
+        except OSError as error:
+            # A reader that went away, as `head` does, is no mistake.
+            if error.errno == errno.EPIPE:
+                raise
+            typer.echo(f"it cannot go on ({error}); make room or check permissions, then start it again", err=True)
             raise typer.Exit(ERROR) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None

@@ -129,6 +129,8 @@ def _refuse_by_kind(fields: Fields) -> None:
     if fields.flag("add_cross_attention"):
         raise fields.refused("model_type", "with add_cross_attention, a layout not known here")
     bidirectional = "use_bidirectional_attention"
+    if not fields.flag("is_causal", True):
+        raise fields.refused("is_causal", "an encoder, which keeps no KV from token to token")
     every_layer = not fields.is_text(bidirectional) and fields.flag(bidirectional)
     if kind in _ENCODERS or every_layer or (fields.is_text(bidirectional) and fields.name(bidirectional) == "all"):
         raise fields.refused("model_type", "an encoder, which keeps no KV from token to token")
