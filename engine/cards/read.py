@@ -7,12 +7,12 @@ from typing import Any
 
 from engine.cards.fields import FIELDS, checked_figure, checked_known, checked_source, finite, said
 from engine.cards.profile import (
+    UNITS,
     Calibration,
     CardProfile,
     CopyPoint,
     DecodePoint,
     Figure,
-    UNITS,
     Known,
     PrefillPoint,
     Preset,

@@ -45,7 +45,9 @@ def read_layout(choice: str) -> ModelOnPaper:
     with one_sentence(wanted):
         read = _of(wanted)
         if not read.layout.groups and not read.layout.state_bytes:
-            raise ModelError(f"{wanted}: states that a turn holds nothing, neither KV nor a state; choose another model.")
+            raise ModelError(
+                f"{wanted}: states that a turn holds nothing, neither KV nor a state; choose another model."
+            )
         if read.weights_bytes is not None and not 0 < read.weights_bytes <= _MOST_WEIGHTS:
             raise ModelError(
                 f"{wanted}: its files state {shown(read.weights_bytes, 40)} bytes of weights, which no model has; "
