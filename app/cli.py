@@ -1,5 +1,6 @@
 """`parkdeck`: the page, the engine in a terminal, models, exports, benches. Heavy imports happen inside a command."""
 
+import errno
 import inspect
 import os
 import signal
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from app.columns import print_columns
+from app.usage import OneSentence
 
 ERROR = 2
 INTERRUPTED = 130
@@ -24,6 +26,7 @@ def _text(name: str, hint: str) -> Any:
 
 
 MAKE = typer.Typer(
+    cls=OneSentence,
     name="parkdeck",
     help="Shows and steers where every turn's KV cache is parked.",
     no_args_is_help=True,
@@ -58,11 +61,18 @@ def told(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def run(*args: Any, **options: Any) -> Any:
         from engine.errors import ParkdeckError
+        from engine.models.stated import one_line
 
         try:
             return command(*args, **options)
         except ParkdeckError as error:
-            typer.echo(str(error), err=True)
+            typer.echo(one_line(str(error)), err=True)
+            raise typer.Exit(ERROR) from None
+        except OSError as error:
+            # A reader that went away, as `head` does, is no mistake.
+            if error.errno == errno.EPIPE:
+                raise
+            typer.echo(one_line(f"cannot go on ({error}); make room or check permissions, then start again"), err=True)
             raise typer.Exit(ERROR) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None

@@ -14,6 +14,7 @@ from engine.cards.profile import GIB, CardProfile, Preset
 from engine.cards.store import load_card
 from engine.errors import Refused
 from engine.layout import Store
+from engine.models.stated import printable
 from engine.paper.ceiling import Fit, Plan, checked_count, load_of, plan
 from engine.paper.prices import CONTEXTS, Prices, prices
 from panels.units import axis_unit, count, seconds, short, unit_name
@@ -183,12 +184,12 @@ def _print_prices(card: CardProfile, shape: Preset, made: Prices, contexts: Sequ
 
 def _print_notes(notes: Sequence[str]) -> None:
     for note in notes:
-        typer.echo(f"Note: {note}")
+        typer.echo(f"Note: {printable(note)}")
 
 
 def _heading(card: CardProfile, shape: Preset) -> str:
     measured = f"its rates measured {card.calibration.at}" if card.calibration else "nothing measured"
-    return f"{card.name}, {shape.name}: modelled from the card's profile, {measured}."
+    return printable(f"{card.name}, {shape.name}: modelled from the card's profile, {measured}.")
 
 
 def _context(tokens: int | None) -> str:

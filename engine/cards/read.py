@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.cards.fields import FIELDS, checked_figure, checked_known, checked_source, finite
+from engine.cards.fields import FIELDS, checked_figure, checked_known, checked_source, finite, said
 from engine.cards.profile import (
+    UNITS,
     Calibration,
     CardProfile,
     CopyPoint,
@@ -21,11 +22,15 @@ from engine.layout import LayerGroup, TurnLayout
 
 LARGEST_COUNT = 1_000_000
 LARGEST_STATE = 1 << 40
+LARGEST_STATED = 1 << 50
 LONGEST_TEXT = 500
 LARGEST_FILE = 1 << 18
+MOST_DOTS = 100
+LONGEST_REASON = 200
 _TEXTS = ("id", "name", "architecture", "memory", "model")
 _ROUNDED = "rounded_bytes_per_token"
 _KV_ROOM = "kv_room"
+_WHOLE = frozenset({"block_bytes", "chunk", "turns", "context", "kv_bytes"})
 
 
 def read_profile(path: Path) -> CardProfile:
@@ -51,10 +56,15 @@ def profile_from_bytes(content: bytes, file: str) -> CardProfile:
 
 def profile_from_text(text: str, file: str) -> CardProfile:
     """As `read_profile`; `file` is the name that the sentence carries."""
+    # The parser takes memory by the square of the parts of a dotted key.
+    if any(line.count(".") > MOST_DOTS for line in text.splitlines()):
+        raise Refused(f"{file}: has a line with more than {MOST_DOTS} dots and so is no card profile; shorten it")
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise Refused(f"{file}: cannot be read as a card profile ({error})") from None
+        raise Refused(f"{file}: cannot be read as a card profile ({str(error)[:LONGEST_REASON]})") from None
+    except ValueError:
+        raise Refused(f"{file}: holds a number of thousands of digits and so is no card profile; shorten it") from None
     try:
         return profile_from_table(table)
     except Refused as error:
@@ -111,8 +121,8 @@ def _preset(entry: object) -> Preset:
     state = _count(table, "state_bytes", where, default=0, high=LARGEST_STATE)
     limit = _count(table, "max_context", where, default=0, high=LARGEST_STATE) or None
     notes = table.get("notes", [])
-    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
-        raise BadField("presets", f"{where} notes are no list of texts")
+    if not isinstance(notes, list) or not all(isinstance(note, str) and len(note) <= LONGEST_TEXT for note in notes):
+        raise BadField("presets", f"{where} notes are no list of texts of at most {LONGEST_TEXT} characters")
     layout = TurnLayout(name, read, state, limit, tuple(notes))
     known, source = _origin(table, where)
     return Preset(layout, known, source, *(_stated(table, part, where) for part in (_ROUNDED, _KV_ROOM)))
@@ -122,7 +132,7 @@ def _group(table: Mapping[str, Any], where: str) -> LayerGroup:
     layers, heads = (_count(table, part, where) for part in ("layers", "heads"))
     widths = table.get("widths")
     if not isinstance(widths, list) or not 1 <= len(widths) <= 2:
-        raise BadField("presets", f"{where} widths {widths!r} are not one or two whole numbers over 0")
+        raise BadField("presets", f"{where} widths {said(widths)} are not one or two whole numbers over 0")
     for width in widths:
         _whole(width, "widths", where)
     window = None if table.get("window") is None else _count(table, "window", where, high=LARGEST_STATE)
@@ -134,27 +144,31 @@ def _stated(table: Mapping[str, Any], name: str, where: str) -> Figure | None:
     if table.get(name) is None:
         return None
     entry = _table(table[name], f"{where} {name}")
-    value = finite(entry.get("value"))
+    value, unit = finite(entry.get("value")), entry.get("unit")
     units = ("B",) if name == _ROUNDED else ("GB", "GiB")
-    if value is None or not 0 < value < LARGEST_STATE or entry.get("unit") not in units:
-        raise BadField("presets", f"{where} {name} is not a number over 0 in {' or '.join(units)}")
-    return Figure(value, str(entry["unit"]), *_origin(entry, f"{where} {name}"))
+    if value is None or unit not in units or not 1 <= value * UNITS[str(unit)] <= LARGEST_STATED:
+        raise BadField("presets", f"{where} {name} is not a number of bytes from 1 on in {' or '.join(units)}")
+    return Figure(value, str(unit), *_origin(entry, f"{where} {name}"))
 
 
 def _calibration(table: Mapping[str, Any]) -> Calibration:
     def rows(name: str, *columns: str) -> list[list[Any]]:
-        read = []
-        for row in table.get(name, []) if isinstance(table.get(name, []), list) else []:
-            cells = [finite(_table(row, f"[[calibration.{name}]]").get(column)) for column in columns]
-            if any(cell is None or cell <= 0 for cell in cells):
-                raise Refused(f"[[calibration.{name}]] needs numbers over 0 for {', '.join(columns)}")
+        where, listed, read = f"[[calibration.{name}]]", table.get(name, []), []
+        if not isinstance(listed, list):
+            raise Refused(f"{where} is no list of tables")
+        for row in listed:
+            cells = [finite(_table(row, where).get(column)) for column in columns]
+            if any(cell is None or not 0 < cell <= LARGEST_STATED for cell in cells):
+                raise Refused(f"{where} needs numbers over 0 for {', '.join(columns)}")
+            if any(column in _WHOLE and cell % 1 for column, cell in zip(columns, cells, strict=True)):
+                raise Refused(f"{where} needs whole numbers for {', '.join(c for c in columns if c in _WHOLE)}")
             read.append(cells)
         return read
 
     def error(name: str) -> float:
         value = finite(table.get(name))
         if value is None or value < 0:
-            raise Refused(f"[calibration] {name} {table.get(name)!r} is not a number from 0")
+            raise Refused(f"[calibration] {name} {said(table.get(name))} is not a number from 0")
         return value
 
     return Calibration(
@@ -184,7 +198,7 @@ def _count(
 
 def _whole(value: object, name: str, where: str, low: int = 1, high: int = LARGEST_COUNT) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise BadField("presets", f"{where} {name} {value!r} is not a whole number from {low} to {high:,}")
+        raise BadField("presets", f"{where} {name} {said(value)} is not a whole number from {low} to {high:,}")
     return value
 
 

@@ -170,9 +170,13 @@ def id_of(name: str) -> str:
     if not stated:
         raise Refused("the name is empty; give the card a name")
     plain = unicodedata.normalize("NFKD", stated).encode("ascii", "ignore").decode().lower()
-    card_id = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:LONGEST_ID].rstrip("-")
+    card_id = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    mark = hashlib.sha256(stated.encode(errors="replace")).hexdigest()[:8]
     if not card_id:
-        return f"card-{hashlib.sha256(stated.encode(errors='replace')).hexdigest()[:8]}"
+        return f"card-{mark}"
+    if len(card_id) > LONGEST_ID:
+        # Cut names that begin alike stay apart.
+        return f"{card_id[: LONGEST_ID - len(mark) - 1].rstrip('-')}-{mark}"
     return f"card-{card_id}" if card_id in _DEVICES else card_id
 
 

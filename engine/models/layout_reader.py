@@ -18,6 +18,8 @@ from engine.models.stated import integer, json_object, one_sentence, printable, 
 
 _CONFIG = "config.json"
 _INDEX = "model.safetensors.index.json"
+_MOST_WEIGHTS = 1 << 44
+_LONGEST_NAME = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +43,30 @@ def read_layout(choice: str) -> ModelOnPaper:
     if not wanted:
         raise ModelError(f"No model is named; give a path, a Hugging Face id or {DEFAULT_MODEL!r}.")
     with one_sentence(wanted):
-        if wanted == DEFAULT_MODEL:
-            file = default_model_file(silent)
-            return _of_gguf(read_records(file), str(file), file.stem, "GGUF header of the default model")
-        path = local_path(wanted)
-        if path is not None:
-            return _of_path(path)
-        repository, _, name = wanted.partition(":")
-        if name:
-            return _of_gguf(gguf_records_of(repository, name), wanted, Path(name).stem, f"GGUF header of {wanted}")
-        return _of_repository(repository)
+        read = _of(wanted)
+        if not read.layout.groups and not read.layout.state_bytes:
+            raise ModelError(
+                f"{wanted}: states that a turn holds nothing, neither KV nor a state; choose another model."
+            )
+        if read.weights_bytes is not None and not 0 < read.weights_bytes <= _MOST_WEIGHTS:
+            raise ModelError(
+                f"{wanted}: its files state {shown(read.weights_bytes, 40)} bytes of weights, which no model has; "
+                "download it again."
+            )
+        return read
+
+
+def _of(wanted: str) -> ModelOnPaper:
+    if wanted == DEFAULT_MODEL:
+        file = default_model_file(silent)
+        return _of_gguf(read_records(file), str(file), file.stem, "GGUF header of the default model")
+    path = local_path(wanted)
+    if path is not None:
+        return _of_path(path)
+    repository, _, name = wanted.partition(":")
+    if name:
+        return _of_gguf(gguf_records_of(repository, name), wanted, Path(name).stem, f"GGUF header of {wanted}")
+    return _of_repository(repository)
 
 
 def _of_path(path: Path) -> ModelOnPaper:
@@ -93,8 +109,8 @@ def _of_config(file: Path, name: str, shown_as: str | None = None) -> TurnLayout
 
 def _of_gguf(records: Records, file: str, stem: str, source: str) -> ModelOnPaper:
     stated = records.metadata.get("general.name")
-    name = stated if isinstance(stated, str) and stated else stem
-    layout = layout_of_gguf(records.metadata, file, printable(name))
+    name = stated if isinstance(stated, str) and stated.strip() else stem
+    layout = layout_of_gguf(records.metadata, file, shown(name.strip(), _LONGEST_NAME))
     parts = integer(records.metadata, "split.count", file, 1)
     if parts > 1:
         note = f"The model is split over {parts} files of which one was read, so its weights are not counted."
@@ -103,16 +119,25 @@ def _of_gguf(records: Records, file: str, stem: str, source: str) -> ModelOnPape
 
 
 def _stored_bytes(directory: Path) -> int | None:
-    """Of the safetensors files that lie there, else what their list says."""
-    files = [file for file in directory.glob("*.safetensors") if not file.name.startswith("consolidated")]
-    if files:
-        total = 0
-        for file in files:
-            with file.open("rb") as opened:
-                total += _data_bytes(str(file), opened.read(8), file.stat().st_size)
-        return total
+    """Of the safetensors files that lie there; what their list says where one that it names is missing."""
     index = directory / _INDEX
-    return _indexed_bytes(index) if index.is_file() else None
+    files = [file for file in directory.glob("*.safetensors") if not file.name.startswith("consolidated")]
+    if index.is_file() and (not files or _listed(index) - {file.name for file in files}):
+        return _indexed_bytes(index)
+    total = 0
+    for file in files:
+        # Opening a pipe may wait forever.
+        if not file.is_file():
+            raise ModelError(f"{file}: not a file; download the model again.")
+        with file.open("rb") as opened:
+            total += _data_bytes(str(file), opened.read(8), file.stat().st_size)
+    return total if files else None
+
+
+def _listed(index: Path) -> set[str]:
+    """The names of the files that the list names."""
+    files = json_object(index).get("weight_map")
+    return {name for name in files.values() if isinstance(name, str)} if isinstance(files, dict) else set()
 
 
 def _data_bytes(file: str, head: bytes, size: int) -> int:

@@ -13,6 +13,7 @@ from engine.errors import ModelError, ParkdeckError
 
 _BREAKS = re.compile(r"\s*[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _LONGEST, _TAIL = 700, 200
+_LARGEST_JSON = 1 << 26
 log = logging.getLogger(__name__)
 
 
@@ -34,7 +35,7 @@ def one_sentence(wanted: str) -> Iterator[None]:
     try:
         yield
     except ModelError as error:
-        text = _cut(printable(str(error)))
+        text = one_line(str(error))
         if text == str(error):
             raise
         raise ModelError(text) from error
@@ -51,8 +52,13 @@ def one_sentence(wanted: str) -> Iterator[None]:
         ) from error
 
 
+def one_line(sentence: str) -> str:
+    """A sentence as one printable line. The middle of a long one goes: its start names the file and its end says what
+    to do."""
+    return _cut(printable(sentence))
+
+
 def _cut(text: str) -> str:
-    """The middle of a long sentence goes: its start names the file and its end says what to do."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - _TAIL - 5]} ... {text[-_TAIL:]}"
 
 
@@ -68,6 +74,12 @@ def read_text(path: Path) -> str:
 
 def json_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises ModelError for anything else."""
+    try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise ModelError(f"{path}: larger than {_LARGEST_JSON >> 20} MiB, as no such file is; download it again.")
+    except OSError:
+        # Reading it says why.
+        pass
     try:
         value = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:

@@ -1,12 +1,16 @@
 """`parkdeck plan` and `parkdeck prices`: what scripts read, and every refusal in one sentence."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from app.cli import MAKE
+from engine.cards.store import SHIPPED
 
 FIT = {
     "bytes_per_token",
@@ -84,6 +88,12 @@ def test_prices_take_contexts_and_rates() -> None:
         ("prices --host -1", "Pinned host memory -1 GB is out of range"),
         ("prices --context 0", "Mean context 0 cannot be"),
         ("prices --kv-dtype int4", "choose fp16 or q8"),
+        ("plan --context many", "Invalid value for '--context'"),
+        ("plan --context", "--context"),
+        ("plan --sloots 8", "No such option"),
+        ("prices --link lots", "Invalid value for '--link'"),
+        ("plan one two", "two"),
+        ("plane", "No such command"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(command: str, words: str) -> None:
@@ -92,3 +102,29 @@ def test_what_cannot_be_is_one_sentence(command: str, words: str) -> None:
     assert words in done.output
     assert "Traceback" not in done.output
     assert len(done.output.strip().splitlines()) == 1
+
+
+def test_no_text_of_a_profile_reaches_the_terminal_as_control_characters(tmp_path: Path) -> None:
+    text = (SHIPPED / "rx9070xt.toml").read_text(encoding="utf-8")
+    text = text.replace('name = "RX 9070 XT"', 'name = "RX\\u001b[31m"').replace("notes = [", 'notes = ["a\\u001b[2J",')
+    file = tmp_path / "mine.toml"
+    file.write_text(text, encoding="utf-8")
+    for command in ("plan", "prices"):
+        done = run(command, "--card", str(file))
+        assert done.exit_code == 0
+        assert "\x1b" not in done.output
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_behind_the_output_is_one_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "app.cli", "prices", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

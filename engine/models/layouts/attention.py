@@ -36,6 +36,9 @@ class Keys:
     context: str = "max_position_embeddings"
 
 
+USUAL = Keys()
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """A family's own values for keys that a config may leave out; None: it must state them. KV heads that are left out
@@ -51,7 +54,7 @@ class Sizes:
 def plain_layer(fields: Fields, sizes: Sizes) -> LayerGroup:
     """One layer of full attention."""
     keys = sizes.keys
-    heads = fields.size(keys.heads, sizes.heads)
+    heads = fields.size(fields.spelled(keys.heads, USUAL.heads), sizes.heads)
     if fields.is_null(keys.kv_heads) or (not fields.has(keys.kv_heads) and sizes.kv_heads is None):
         kv_heads = heads
     else:
@@ -71,9 +74,10 @@ def head_dim(fields: Fields, sizes: Sizes, heads: int) -> int:
     keys = sizes.keys
     if fields.has(keys.head_dim) or sizes.head_dim is not None:
         return fields.size(keys.head_dim, sizes.head_dim)
-    hidden = fields.size(keys.hidden, sizes.hidden)
+    key = fields.spelled(keys.hidden, USUAL.hidden)
+    hidden = fields.size(key, sizes.hidden)
     if hidden % heads:
-        raise fields.wrong(keys.hidden, f"which does not divide into {heads} heads")
+        raise fields.wrong(key, f"which does not divide into {heads} heads")
     return hidden // heads
 
 

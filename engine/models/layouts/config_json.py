@@ -85,6 +85,8 @@ _CHANGES_KV = (
     "use_sliding_window",
     "v_head_dim",
 )
+# Other words for a head's size: one that is not read has to say the same.
+_HEAD_SIZES = ("attention_head_dim", "head_dim", "kv_channels")
 # What a field that says false leaves without effect.
 _SWITCHES = {
     "use_cla": ("cla_share_factor",),
@@ -102,6 +104,8 @@ def layout_of_config(values: Mapping[str, Any], file: str, name: str) -> TurnLay
     for switch, without_effect in _SWITCHES.items():
         if fields.has(switch) and not fields.flag(switch):
             unread = [key for key in unread if key not in without_effect]
+    widths = {width for group in shape.groups for width in group.widths}
+    unread += [key for key in fields.unread(_HEAD_SIZES) if fields.number_of(key) not in widths]
     if unread:
         raise fields.refused(unread[0], f"which changes a turn's KV and is not known for model_type {shown(kind)!r}")
     return TurnLayout(name, shape.groups, shape.state_bytes, shape.max_context, tuple(fields.notes))
@@ -129,6 +133,8 @@ def _refuse_by_kind(fields: Fields) -> None:
     if fields.flag("add_cross_attention"):
         raise fields.refused("model_type", "with add_cross_attention, a layout not known here")
     bidirectional = "use_bidirectional_attention"
+    if not fields.flag("is_causal", True):
+        raise fields.refused("is_causal", "an encoder, which keeps no KV from token to token")
     every_layer = not fields.is_text(bidirectional) and fields.flag(bidirectional)
     if kind in _ENCODERS or every_layer or (fields.is_text(bidirectional) and fields.name(bidirectional) == "all"):
         raise fields.refused("model_type", "an encoder, which keeps no KV from token to token")

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from engine.layout import LayerGroup
 from engine.models.layouts.attention import (
+    USUAL,
     Keys,
     Kind,
     Pattern,
@@ -31,11 +32,11 @@ class Family:
 
 def read_dense(fields: Fields, family: Family) -> Shape:
     keys = family.sizes.keys
-    layers = fields.layers(keys.layers)
+    layers = fields.layers(fields.spelled(keys.layers, USUAL.layers))
     layer = plain_layer(fields, family.sizes)
     listed = kinds(fields, layers, family.pattern(fields, layers))
     windows = {kind: windowed(fields, layer, kind, family.window) for kind in dict.fromkeys(listed)}
-    return Shape(grouped(windows[kind] for kind in listed), fields.context(keys.context))
+    return Shape(grouped(windows[kind] for kind in listed), fields.context(fields.spelled(keys.context, USUAL.context)))
 
 
 def every(period: int) -> Pattern:
@@ -117,7 +118,7 @@ def read_falcon(fields: Fields) -> Shape:
 
 
 def read_gpt_bigcode(fields: Fields) -> Shape:
-    layers = fields.layers("n_layer")
+    layers = fields.layers(fields.spelled("n_layer", USUAL.layers))
     layer = plain_layer(fields, Sizes(keys=_GPT))
     kv_heads = 1 if fields.flag("multi_query", True) else layer.heads
     return Shape((LayerGroup(layers, kv_heads, layer.widths),), fields.context("n_positions"))
@@ -145,7 +146,7 @@ DENSE: dict[str, Family] = {
     "apertus": _PLAIN,
     "arcee": _PLAIN,
     "bitnet": Family(Sizes(kv_heads=5)),
-    "bloom": Family(Sizes(keys=Keys("n_layer", "n_head", "", "", "hidden_size", "seq_length"))),
+    "bloom": Family(Sizes(keys=Keys("n_layer", "n_head", "", "", "n_embed", "seq_length"))),
     "codegen": Family(Sizes(keys=_GPT)),
     "cohere": _PLAIN,
     "cohere2": Family(Sizes(), every(4), 4096),

@@ -32,6 +32,10 @@ class Fields:
     def has(self, key: str) -> bool:
         return self._value(key) is not None
 
+    def spelled(self, own: str, usual: str) -> str:
+        """The key as this config spells it: a family's own word for it, or the usual one where that alone is there."""
+        return usual if not self.has(own) and self.has(usual) else own
+
     def is_null(self, key: str) -> bool:
         """The key is there and holds null, which is not the same as a key that is missing."""
         return self._prefix + key in self._values and self._value(key) is None

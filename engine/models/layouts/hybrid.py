@@ -159,7 +159,7 @@ def _zamba2(fields: Fields) -> Shape:
     mamba_width = _parted(fields, "n_mamba_heads", inner, mamba_heads)
     state = mamba2(inner, groups, mamba_heads, mamba_width, state_size, kernel)
     nbytes = state_bytes(fields, layers, state)
-    fields.ignore("hybrid_layer_ids", "mamba_headdim")
+    fields.ignore("hybrid_layer_ids", "kv_channels", "mamba_headdim")
     layer = LayerGroup(words.count("hybrid"), kv_heads, (head_dim, head_dim))
     return Shape((layer,) if layer.layers else (), fields.context(), nbytes)
 

@@ -9,10 +9,14 @@ from engine.models.layouts.fields import Fields
 from engine.models.layouts.shape import Shape
 
 
-def _gemma_shared(fields: Fields, layer: LayerGroup, full: LayerGroup, period: int, own_window: int) -> Shape:
-    """The last `num_kv_shared_layers` layers read what earlier ones hold."""
+def _gemma_shared(
+    fields: Fields, layer: LayerGroup, full: LayerGroup, period: int, own_window: int, last_is_full: bool = False
+) -> Shape:
+    """The last `num_kv_shared_layers` layers read what earlier ones hold. `last_is_full`: whatever is listed."""
     layers = fields.layers()
     listed = kinds(fields, layers, every(period)(fields, layers), frozenset({Kind.FULL, Kind.SLIDING}))
+    if last_is_full:
+        listed = (*listed[:-1], Kind.FULL)
     window = fields.size("sliding_window", own_window)
     shared = fields.number_of("num_kv_shared_layers", 0)
     if shared >= layers:
@@ -37,10 +41,10 @@ def _gemma4(fields: Fields) -> Shape:
     layer = plain_layer(fields, Sizes(8, 4, 256))
     width = fields.size("global_head_dim", 512)
     heads = layer.heads
-    if fields.flag("attention_k_eq_v", True) and fields.has("num_global_key_value_heads"):
+    if fields.flag("attention_k_eq_v") and fields.has("num_global_key_value_heads"):
         heads = fields.size("num_global_key_value_heads")
     fields.ignore("num_global_key_value_heads")
-    return _gemma_shared(fields, layer, LayerGroup(1, heads, (width, width)), 6, 512)
+    return _gemma_shared(fields, layer, LayerGroup(1, heads, (width, width)), 6, 512, last_is_full=True)
 
 
 SHARED: dict[str, Callable[[Fields], Shape]] = {"gemma3n_text": _gemma3n, "gemma4_text": _gemma4}

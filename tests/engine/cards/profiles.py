@@ -52,8 +52,11 @@ layouts = st.builds(
 
 
 def stated(*units: str) -> st.SearchStrategy[Figure | None]:
-    sizes = st.floats(1e-3, 1e12, exclude_min=True)
-    return st.none() | st.builds(Figure, sizes, st.sampled_from(units), st.sampled_from(KNOWN), odd_words)
+    def in_unit(unit: str) -> st.SearchStrategy[Figure]:
+        sizes = st.floats(2 / UNITS[unit], 2**49 / UNITS[unit])
+        return st.builds(Figure, sizes, st.just(unit), st.sampled_from(KNOWN), odd_words)
+
+    return st.none() | st.sampled_from(units).flatmap(in_unit)
 
 
 presets = st.lists(

@@ -54,6 +54,17 @@ def test_every_shipped_figure_says_where_it_is_from(name: str) -> None:
         ('name = "swap"', 'name = "ceiling"', "'ceiling' is there twice"),
         ("[[presets]]", "[[shapes]]", "presets are missing"),
         ("[usable]", "[usable", "cannot be read"),
+        ("value = 147000", "value = 1e-300", "is not a number of bytes from 1 on in B"),
+        ("value = 8.1", "value = 5e-324", "is not a number of bytes from 1 on in GB or GiB"),
+        ("value = 15.5", f"value = {'9' * 5000}", "a number of thousands of digits"),
+        ("value = 15.5", f"value = 0x{'f' * 5000}", "a number of thousands of digits"),
+        ("layers = 40", f"layers = 0x{'f' * 5000}", "a number of thousands of digits"),
+        ('unit = "GiB"', f"unit = 0x{'f' * 5000}", "a number of thousands of digits"),
+        ("layers = 36", f"layers = [{'1, ' * 5000}]", r"layers \[1, 1"),
+        ("[usable]", f"[{'a.' * 5000}a]", "a line with more than 100 dots"),
+        ("[usable]", f"{'k' * 5000} = 1\n{'k' * 5000} = 1\n[usable]", "cannot be read"),
+        ("[usable]", f"x = {'[' * 5000}", "cannot be read"),
+        ("notes = [", f"notes = ['{'n' * 501}',", "of at most 500 characters"),
     ],
 )
 def test_a_bad_profile_is_refused_by_name(tmp_path: Path, old: str, new: str, words: str) -> None:
@@ -63,6 +74,21 @@ def test_a_bad_profile_is_refused_by_name(tmp_path: Path, old: str, new: str, wo
     with pytest.raises(Refused, match=words) as caught:
         read_profile(path)
     assert str(caught.value).startswith("mine.toml")
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("copies = 5", "is no list of tables"),
+        ("decodes = [{ turns = 0.5, context = 8, kv_bytes = 8, seconds = 1.0 }]", "needs whole numbers for turns"),
+        ("decodes = [{ turns = 1, context = 8, kv_bytes = 8, seconds = 1e300 }]", "needs numbers over 0"),
+    ],
+)
+def test_a_calibration_that_cannot_be(rows: str, words: str) -> None:
+    errors = "decode_error = 0.0\ndecode_worst = 0.0"
+    with pytest.raises(Refused, match=words):
+        profile_from_text(f"{TEXT}\n[calibration]\n{errors}\n{rows}\n", "mine.toml")
 
 
 def test_layers_of_several_kinds_a_state_and_a_calibration() -> None:

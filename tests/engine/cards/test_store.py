@@ -156,6 +156,13 @@ def test_another_card_is_never_replaced_by_accident(own_config: Path) -> None:
     assert save_as(replace(CARD, memory="other"), "Box one", over="box-one").memory == "other"
 
 
+def test_long_names_that_begin_alike_are_two_cards(own_config: Path) -> None:
+    for ending in ("one", "two"):
+        import_card(profile_text(replace(CARD, name=f"{'a' * 60} {ending}")).encode(), "upload.toml")
+    assert len(own()) == 2
+    assert all(len(card_id) <= store.LONGEST_ID for card_id in own())
+
+
 def test_import_and_export_pass_a_card_on(own_config: Path) -> None:
     exported = profile_text(save_as(replace(CARD, memory="12 GB"), "Box")).encode()
     assert import_card(exported, "box.toml").id == "box"

@@ -213,3 +213,10 @@ def test_a_default_that_was_taken_is_told() -> None:
         "head_dim is not stated; the family's own 128 is taken.",
     )
     assert layout(LLAMA_31_8B).notes == ()
+
+
+def test_gpt2_and_bloom_may_spell_their_sizes_the_usual_way() -> None:
+    usual = {"hidden_size": 1600, "num_attention_heads": 25, "num_hidden_layers": 48}
+    assert layout({"model_type": "gpt2", **usual}).groups == (LayerGroup(48, 25, (64, 64)),)
+    bloom = {"model_type": "bloom", "n_embed": 4096, "n_layer": 30, "num_attention_heads": 32}
+    assert layout(bloom).groups == (LayerGroup(30, 32, (128, 128)),)

@@ -194,3 +194,53 @@ def test_weights_that_lie_beside_the_config(tmp_path: Path) -> None:
     index["metadata"]["total_size"] = 2048.0
     listed.write_text(json.dumps(index), encoding="utf-8")
     assert read_layout(str(tmp_path)).weights_bytes == 2048
+
+
+def test_weights_of_a_half_fetched_model_are_those_that_its_list_states(tmp_path: Path) -> None:
+    written(tmp_path, LLAMA_31_8B)
+    names = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
+    index = {"metadata": {"total_size": 4096}, "weight_map": names}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    safetensors(tmp_path / "model-1.safetensors", 1000)
+    assert read_layout(str(tmp_path)).weights_bytes == 4096
+    safetensors(tmp_path / "model-2.safetensors", 24)
+    assert read_layout(str(tmp_path)).weights_bytes == 1024
+
+
+def test_a_pipe_among_the_weights_is_not_waited_for(tmp_path: Path) -> None:
+    written(tmp_path, LLAMA_31_8B)
+    os.mkfifo(tmp_path / "model.safetensors")
+    assert "model.safetensors: not a file" in sentence_for(tmp_path)
+
+
+def test_weights_that_no_model_has(tmp_path: Path) -> None:
+    written(tmp_path, LLAMA_31_8B)
+    safetensors(tmp_path / "model.safetensors", 0)
+    assert "state 0 bytes of weights" in sentence_for(tmp_path)
+
+
+def test_a_config_of_hundreds_of_mebibytes_is_not_read(tmp_path: Path) -> None:
+    os.truncate(written(tmp_path, LLAMA_31_8B), 1 << 40)
+    assert "larger than 64 MiB" in sentence_for(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "nemotron_h", "hybrid_override_pattern": "----", "hidden_size": 64},
+        {**LLAMA_31_8B, "model_type": "lfm2", "layer_types": ["conv"] * 32, "conv_L_cache": 1},
+    ],
+)
+def test_a_turn_that_holds_nothing(tmp_path: Path, config: Config) -> None:
+    written(tmp_path, config)
+    assert "a turn holds nothing" in sentence_for(tmp_path)
+
+
+def test_a_model_that_looks_both_ways() -> None:
+    assert "is_causal is False, an encoder" in refusal({**LLAMA_31_8B, "model_type": "qwen2", "is_causal": False})
+
+
+@pytest.mark.parametrize("key", ["attention_head_dim", "kv_channels"])
+def test_another_word_for_a_heads_size_says_the_same_or_is_refused(key: str) -> None:
+    assert layout({**LLAMA_31_8B, key: 128}) == layout(LLAMA_31_8B)
+    assert f"{key} is 64, which changes a turn's KV" in refusal({**LLAMA_31_8B, key: 64})

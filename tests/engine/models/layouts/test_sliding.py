@@ -183,3 +183,9 @@ def test_full_layers_with_heads_of_their_own() -> None:
     assert found.turn_bytes(16384, FP16) == (10 * 16384 * 4 * 512 + 50 * 1024 * 16 * 256) * 2 * 2
     config["text_config"]["attention_k_eq_v"] = False
     assert layout(config).turn_bytes(16384, FP16) == (10 * 16384 * 16 * 512 + 50 * 1024 * 16 * 256) * 2 * 2
+
+
+def test_gemma4_attends_fully_in_its_last_layer_whatever_is_listed() -> None:
+    text = {"model_type": "gemma4_text", "num_hidden_layers": 4, "layer_types": ["sliding_attention"] * 4}
+    found = layout({**text, "num_global_key_value_heads": 2, "attention_k_eq_v": False})
+    assert found.groups == (LayerGroup(3, 4, (256, 256), 512), LayerGroup(1, 4, (512, 512)))
