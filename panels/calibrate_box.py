@@ -24,7 +24,6 @@ from panels.units import rate, seconds, short, size
 REFRESH_S = 1.0
 TAKES_S = DEFAULT.seconds + 5
 NO_ENGINE = "No engine runs behind this page; `parkdeck calibrate` in a terminal measures this machine as well."
-READY = (HostState.RUNNING, HostState.IDLE, HostState.STALLED)
 
 
 def render(deck: DeckView | None) -> None:
@@ -52,7 +51,7 @@ def _box(deck: DeckView | None) -> None:
 
 def _offer(deck: DeckView, state: CalibrationState) -> None:
     snapshot = deck.control.snapshot
-    ready = snapshot.state in READY
+    ready = snapshot.state.serving
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button(
             "Measure this machine", key="calibrate_start", icon=":material/speed:", disabled=not ready,

@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.cards.fields import FIELDS, LARGEST_BYTES, checked_figure, checked_known, checked_source, finite, said
 from engine.cards.profile import (
+    TEXTS,
     UNITS,
     Calibration,
     CardProfile,
@@ -25,7 +26,6 @@ LARGEST_STATE = 1 << 40
 LARGEST_CONTEXT = 1 << 40
 LONGEST_TEXT = 500
 LARGEST_FILE = 1 << 18
-_TEXTS = ("id", "name", "architecture", "memory", "model")
 _ROUNDED = "rounded_bytes_per_token"
 _KV_ROOM = "kv_room"
 
@@ -67,7 +67,7 @@ def profile_from_text(text: str, file: str) -> CardProfile:
 
 def profile_from_table(table: Mapping[str, Any]) -> CardProfile:
     """Raises BadField or Refused for the first thing that cannot be."""
-    stated: dict[str, Any] = {name: _text(table, name, required=name in ("id", "name")) for name in _TEXTS}
+    stated: dict[str, Any] = {name: _text(table, name, required=name in ("id", "name")) for name in TEXTS}
     stated |= {name: _figure(table, name) for name in FIELDS}
     presets = table.get("presets")
     if not isinstance(presets, list) or not presets:
@@ -144,7 +144,7 @@ def _stated(table: Mapping[str, Any], name: str, where: str) -> Figure | None:
     if value is None or unit not in units or not 0 < value * UNITS[unit] <= LARGEST_BYTES:
         given = " or ".join(units)
         raise BadField(
-            "presets", f"{where} {name} is not a number in {given} over 0 and at most {LARGEST_BYTES:,.0f} B"
+            "presets", f"{where} {name} is not a number in {given}, over 0 and at most {LARGEST_BYTES:.4g} B"
         )
     return Figure(value, unit, *_origin(entry, f"{where} {name}"))
 

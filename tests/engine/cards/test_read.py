@@ -51,7 +51,7 @@ def test_every_shipped_figure_says_where_it_is_from(name: str) -> None:
         ("layers = 40", "layers = 0", "preset 'ceiling' layers 0"),
         ("head_dim = 256", "head_dim = 2.5", "preset 'qwen3.5-9b' head_dim 2.5"),
         ("value = 147000", "value = 0", "preset 'swap' rounded_bytes_per_token"),
-        ("value = 8.1", "value = 1e6", "preset 'swap' kv_room is not a number in GB or GiB over 0 and at most"),
+        ("value = 8.1", "value = 1e6", "preset 'swap' kv_room is not a number in GB or GiB, over 0 and at most"),
         ("value = 15.5", f"value = {'9' * 5000}", "a number has too many digits"),
         ("value = 15.5", f"value = 0x{'f' * 6000}", "of too many digits is not a number"),
         ("layers = 40", f"layers = 0x{'f' * 6000}", "preset 'ceiling' layers of too many digits"),
