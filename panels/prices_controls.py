@@ -111,7 +111,8 @@ def controls(deck: DeckView | None, card: CardProfile, preset: Preset, store: St
     with left:
         context = fields.figure(
             CONTEXT, "Context of the turn", own[CONTEXT], CONTEXT_STOPS,
-            partial(checked_number, CONTEXT_FIELD, unit="tokens"), unit="tokens", step=1, hint=context_hint(card, preset),
+            partial(checked_number, CONTEXT_FIELD, unit="tokens"), unit="tokens", step=1,
+            hint=context_hint(card, preset),
         )  # fmt: skip
     with right:
         pinned = fields.figure(
