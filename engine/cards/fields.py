@@ -12,7 +12,6 @@ LARGEST_TOKENS = 10_000_000
 LARGEST_TURNS = 1_024
 LARGEST_RATE = 1e9
 BYTES = ("GiB", "GB", "MiB", "B")
-LONGEST_SAID = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def checked_figure(name: str, value: object, unit: object, known: object, source
     """One figure of FIELDS. Raises BadField, whose sentence names the field, what was given and what is allowed."""
     field = FIELDS[name]
     if unit not in field.units:
-        raise BadField(name, f"{field.label} has the unit {said(unit)}; choose {', '.join(field.units)}")
+        raise BadField(name, f"{field.label} has the unit {_said(unit)}; choose {', '.join(field.units)}")
     unit = str(unit)
     number = checked_number(field, value, unit)
     kind = checked_known(name, field.label, known)
@@ -69,9 +68,9 @@ def checked_number(field: Field, value: object, unit: str) -> float:
         raise BadField(field.name, f"{field.label} is empty; give {allowed(field, unit)}")
     number = finite(value)
     if number is None:
-        raise BadField(field.name, f"{field.label} {said(value)} is not a number; give {allowed(field, unit)}")
+        raise BadField(field.name, f"{field.label} {_said(value)} is not a number; give {allowed(field, unit)}")
     if not field.low <= number * UNITS[unit] <= field.high or (field.whole and not number.is_integer()):
-        raise BadField(field.name, f"{field.label} {said(value)} {unit} is out of range; give {allowed(field, unit)}")
+        raise BadField(field.name, f"{field.label} {_said(value)} {unit} is out of range; give {allowed(field, unit)}")
     return number
 
 
@@ -91,7 +90,7 @@ def checked_known(name: str, label: str, known: object) -> Known:
     for kind in KNOWN:
         if known == kind:
             return kind
-    raise BadField(name, f"{label} known {said(known)} is not known; choose {', '.join(KNOWN)}")
+    raise BadField(name, f"{label} known {_said(known)} is not known; choose {', '.join(KNOWN)}")
 
 
 def checked_source(name: str, label: str, source: object) -> str:
@@ -110,11 +109,6 @@ def allowed(field: Field, unit: str) -> str:
     return f"{least} {high:,.0f} {unit}" if high >= 1e4 else f"{least} {high:,.6g} {unit}"
 
 
-def said(value: object) -> str:
-    """What was given, as a sentence names it."""
-    try:
-        text = f"{value:.15g}" if isinstance(value, float) else repr(value)
-    except ValueError:
-        # Python writes out no whole number of more than 4,300 digits.
-        return "of too many digits"
-    return text if len(text) <= LONGEST_SAID else text[:LONGEST_SAID] + "..."
+def _said(value: object) -> str:
+    text = f"{value:.15g}" if isinstance(value, float) else repr(value)
+    return text if len(text) <= 40 else text[:40] + "..."

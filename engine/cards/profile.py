@@ -99,10 +99,6 @@ class Calibration:
     decode_worst: float
 
 
-TEXTS = ("id", "name", "architecture", "memory", "model")
-"""What a profile says in words; the rest are figures and presets."""
-
-
 @dataclass(frozen=True, slots=True)
 class CardProfile:
     """`usable` is the ceiling. One decode step takes decode_base + turns x decode_per_turn + KV bytes x

@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.cards.fields import FIELDS, LARGEST_BYTES, checked_figure, checked_known, checked_source, finite, said
+from engine.cards.fields import FIELDS, checked_figure, checked_known, checked_source, finite
 from engine.cards.profile import (
-    TEXTS,
-    UNITS,
     Calibration,
     CardProfile,
     CopyPoint,
@@ -23,9 +21,9 @@ from engine.layout import LayerGroup, TurnLayout
 
 LARGEST_COUNT = 1_000_000
 LARGEST_STATE = 1 << 40
-LARGEST_CONTEXT = 1 << 40
 LONGEST_TEXT = 500
 LARGEST_FILE = 1 << 18
+_TEXTS = ("id", "name", "architecture", "memory", "model")
 _ROUNDED = "rounded_bytes_per_token"
 _KV_ROOM = "kv_room"
 
@@ -57,8 +55,6 @@ def profile_from_text(text: str, file: str) -> CardProfile:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise Refused(f"{file}: cannot be read as a card profile ({error})") from None
-    except ValueError:
-        raise Refused(f"{file}: cannot be read as a card profile (a number has too many digits)") from None
     try:
         return profile_from_table(table)
     except Refused as error:
@@ -67,7 +63,7 @@ def profile_from_text(text: str, file: str) -> CardProfile:
 
 def profile_from_table(table: Mapping[str, Any]) -> CardProfile:
     """Raises BadField or Refused for the first thing that cannot be."""
-    stated: dict[str, Any] = {name: _text(table, name, required=name in ("id", "name")) for name in TEXTS}
+    stated: dict[str, Any] = {name: _text(table, name, required=name in ("id", "name")) for name in _TEXTS}
     stated |= {name: _figure(table, name) for name in FIELDS}
     presets = table.get("presets")
     if not isinstance(presets, list) or not presets:
@@ -113,7 +109,7 @@ def _preset(entry: object) -> Preset:
     else:
         raise BadField("presets", f"{where} groups are no list of layer groups; give [[presets.groups]]")
     state = _count(table, "state_bytes", where, default=0, high=LARGEST_STATE)
-    limit = _count(table, "max_context", where, default=0, high=LARGEST_CONTEXT) or None
+    limit = _count(table, "max_context", where, default=0, high=LARGEST_STATE) or None
     notes = table.get("notes", [])
     if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
         raise BadField("presets", f"{where} notes are no list of texts")
@@ -126,10 +122,10 @@ def _group(table: Mapping[str, Any], where: str) -> LayerGroup:
     layers, heads = (_count(table, part, where) for part in ("layers", "heads"))
     widths = table.get("widths")
     if not isinstance(widths, list) or not 1 <= len(widths) <= 2:
-        raise BadField("presets", f"{where} widths {said(widths)} are not one or two whole numbers over 0")
+        raise BadField("presets", f"{where} widths {widths!r} are not one or two whole numbers over 0")
     for width in widths:
         _whole(width, "widths", where)
-    window = None if table.get("window") is None else _count(table, "window", where, high=LARGEST_CONTEXT)
+    window = None if table.get("window") is None else _count(table, "window", where, high=LARGEST_STATE)
     return LayerGroup(layers, heads, tuple(widths), window)
 
 
@@ -140,13 +136,9 @@ def _stated(table: Mapping[str, Any], name: str, where: str) -> Figure | None:
     entry = _table(table[name], f"{where} {name}")
     value = finite(entry.get("value"))
     units = ("B",) if name == _ROUNDED else ("GB", "GiB")
-    unit = entry.get("unit")
-    if value is None or unit not in units or not 0 < value * UNITS[unit] <= LARGEST_BYTES:
-        given = " or ".join(units)
-        raise BadField(
-            "presets", f"{where} {name} is not a number in {given}, over 0 and at most {LARGEST_BYTES:.4g} B"
-        )
-    return Figure(value, unit, *_origin(entry, f"{where} {name}"))
+    if value is None or not 0 < value < LARGEST_STATE or entry.get("unit") not in units:
+        raise BadField("presets", f"{where} {name} is not a number over 0 in {' or '.join(units)}")
+    return Figure(value, str(entry["unit"]), *_origin(entry, f"{where} {name}"))
 
 
 def _calibration(table: Mapping[str, Any]) -> Calibration:
@@ -162,7 +154,7 @@ def _calibration(table: Mapping[str, Any]) -> Calibration:
     def error(name: str) -> float:
         value = finite(table.get(name))
         if value is None or value < 0:
-            raise Refused(f"[calibration] {name} {said(table.get(name))} is not a number from 0")
+            raise Refused(f"[calibration] {name} {table.get(name)!r} is not a number from 0")
         return value
 
     return Calibration(
@@ -192,7 +184,7 @@ def _count(
 
 def _whole(value: object, name: str, where: str, low: int = 1, high: int = LARGEST_COUNT) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise BadField("presets", f"{where} {name} {said(value)} is not a whole number from {low} to {high:,}")
+        raise BadField("presets", f"{where} {name} {value!r} is not a whole number from {low} to {high:,}")
     return value
 
 
