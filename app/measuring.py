@@ -114,4 +114,4 @@ class Measuring:
                 raise called_off()
             if time.monotonic() > until:
                 still = counted(len(turns), "turn")
-                raise Refused(f"others than the swarm have {still} open; measure when they have ended")
+                raise Refused(f"{still} of others than the swarm are still open; measure when they have ended")

@@ -1,12 +1,13 @@
 """What the price list is asked for: KV precision, context, rates and host memory. A card's own figures until changed;
 what was changed stays over a change of pages and goes with the card."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 import streamlit as st
 
-from engine.cards.fields import FIELDS, checked_number
+from engine.cards.fields import FIELDS, Field, checked_number
 from engine.cards.profile import CardProfile, Figure, Preset
 from engine.layout import Store
 from engine.paper.prices import CONTEXTS, Prices, prices
@@ -110,28 +111,26 @@ def controls(deck: DeckView | None, card: CardProfile, preset: Preset, store: St
     left, right = st.columns(2, gap="large")
     with left:
         context = fields.figure(
-            CONTEXT, "Context of the turn", own[CONTEXT], CONTEXT_STOPS,
-            partial(checked_number, CONTEXT_FIELD, unit="tokens"), unit="tokens", step=1,
-            hint=context_hint(card, preset),
+            CONTEXT, "Context of the turn", own[CONTEXT], CONTEXT_STOPS, _checking(CONTEXT_FIELD, "tokens"),
+            unit="tokens", step=1, hint=context_hint(card, preset),
         )  # fmt: skip
     with right:
         pinned = fields.figure(
-            PINNED, "Pinned host memory", own[PINNED], PINNED_STOPS,
-            partial(checked_number, FIELDS["pinned_host"], unit="GB"), unit="GB", step=1.0,
-            hint="What parked turns may take of the host's memory. " + _from(card.pinned_host),
+            PINNED, "Pinned host memory", own[PINNED], PINNED_STOPS, _checking(FIELDS["pinned_host"], "GB"),
+            unit="GB", step=1.0, hint="What parked turns may take of the host's memory. " + _from(card.pinned_host),
         )  # fmt: skip
     left, right = st.columns(2, gap="large")
     with left:
         link = fields.figure(
             LINK, "Bandwidth", own[LINK], with_here(LINK_STOPS, both_ways(_link_of(now)) if now else None),
-            partial(checked_number, LINK_FIELD, unit="GB/s"), unit="GB/s", step=0.1,
+            _checking(LINK_FIELD, "GB/s"), unit="GB/s", step=0.1,
             hint="Pinned copies, out and back alike. " + _from(card.link_out),
         )  # fmt: skip
         prices_here.offer(deck, "link", prices_here.link_line, take_link)
     with right:
         prefill = fields.figure(
             PREFILL, "Prefill rate", own[PREFILL], with_here(PREFILL_STOPS, _prefill_of(now) if now else None),
-            partial(checked_number, FIELDS["prefill"], unit="tok/s"), unit="tok/s", step=1.0,
+            _checking(FIELDS["prefill"], "tok/s"), unit="tok/s", step=1.0,
             hint="Prompt tokens computed per second, what a recompute runs at. " + _from(card.prefill),
         )  # fmt: skip
         prices_here.offer(deck, "rate", prices_here.prefill_line, take_prefill)
@@ -178,6 +177,14 @@ def _link_of(now: Here) -> Link:
 
 def _prefill_of(now: Here) -> float:
     return float(f"{now.costs.prefill_tokens_per_s:.4g}")
+
+
+def _checking(field: Field, unit: str) -> Callable[[object], float]:
+    return partial(_checked, field, unit)
+
+
+def _checked(field: Field, unit: str, value: object) -> float:
+    return checked_number(field, value, unit)
 
 
 def _from(figure: Figure) -> str:

@@ -144,7 +144,7 @@ def test_turns_of_others_are_not_ended(host: Host, monkeypatch: pytest.MonkeyPat
     measuring, _ = made(host, running=False)
     measuring.start()
     over(measuring)
-    assert measuring.state().problem.startswith("others than the swarm have 1 turn open")
+    assert measuring.state().problem.startswith("1 turn of others than the swarm are still open")
     assert host.cancel(turn).result(WAIT_S)
 
 
