@@ -13,6 +13,7 @@ from engine.cards.profile import CardProfile
 from engine.cards.store import save
 from engine.control import Control
 from engine.errors import ParkdeckError, Refused
+from engine.snapshot import HostState
 from engine.telemetry.device import device_words
 from engine.words import counted
 from engine.workload.swarm import Swarm
@@ -63,7 +64,7 @@ class Measuring:
         with self._lock:
             if self._state.running:
                 raise Refused("this machine is being measured already; wait for it or cancel it")
-            if not self._control.snapshot.state.serving:
+            if self._control.snapshot.state not in (HostState.RUNNING, HostState.IDLE, HostState.STALLED):
                 raise Refused("the engine does not run; start it, then measure")
             self._cancelled.clear()
             self._state = CalibrationState(running=True, note="stopping the swarm")
