@@ -23,7 +23,7 @@ from engine.cards.store import cards_dir
 from engine.errors import Refused
 from engine.host import Host
 from engine.snapshot import HostState
-from panels.units import rate, seconds, size
+from panels.units import link, rate, seconds, size
 
 STOPS_WITHIN_S = 4.0
 LOOK_EVERY_S = 0.1
@@ -111,10 +111,7 @@ def card_object(card: CardProfile) -> dict[str, Any]:
 def _print(card: CardProfile) -> None:
     calibration = _calibration(card)
     typer.echo(f"{calibration.model} on {calibration.backend}: {card.architecture}, {card.memory}\n")
-    copies = [
-        (size(p.block_bytes), *(f"{r / 1e9:.2f} GB/s" for r in (p.out_bytes_per_s, p.back_bytes_per_s)))
-        for p in calibration.copies
-    ]
+    copies = [(size(p.block_bytes), link(p.out_bytes_per_s), link(p.back_bytes_per_s)) for p in calibration.copies]
     print_columns("block", "copy to host", "copy from host", rows=copies)
     typer.echo()
     print_columns("chunk", "prefill", rows=[(f"{p.chunk:,} tok", rate(p.tokens_per_s)) for p in calibration.prefills])

@@ -34,7 +34,7 @@ MAKE = typer.Typer(
     pretty_exceptions_enable=False,
 )
 ModelOption = Annotated[str | None, typer.Option("--model", help="GGUF file, safetensors folder or Hugging Face id.")]
-BackendOption = Annotated[str | None, typer.Option("--backend", help="What runs the model: auto, torch, vllm or twin.")]
+BackendOption = Annotated[str | None, typer.Option("--backend", help="What runs the model: auto, torch or vllm.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
 ModelArgument = Annotated[str | None, typer.Argument(help="config.json, GGUF file, folder or Hugging Face id.")]
 CardOption = Annotated[str, typer.Option("--card", help="A card's id, or a profile's file.")]

@@ -17,10 +17,11 @@ from engine.layout import Store
 from engine.models.stated import printable
 from engine.paper.ceiling import Fit, Plan, checked_count, load_of, plan
 from engine.paper.prices import CONTEXTS, Prices, prices
+from panels.planner_words import HEADS, filling
+from panels.prices_text import cell, times
 from panels.units import axis_unit, count, seconds, short, unit_name
 
 GIVEN = "given on the command line"
-LABELS = {Store.FP16: "fp16", Store.Q8: "q8, scales counted", Store.Q8_HALF: "q8 as exactly half"}
 
 
 def chosen(model: str | None, card: str, preset: str | None) -> tuple[CardProfile, Preset]:
@@ -102,11 +103,11 @@ def _print_plan(made: Plan, shape: Preset) -> None:
         ("paused turns that fit", *(count(fit.paused_fit) for fit in made.fits.values())),
         ("KV of a long turn", *(sized(fit.long_turn_bytes) for fit in made.fits.values())),
         ("a long turn fits", *("yes" if fit.long_fits else "no" for fit in made.fits.values())),
-        ("running turns fill the card at", *(_context(fit.fill_context) for fit in made.fits.values())),
+        ("running turns fill the card at", *(filling(fit.fill_context) for fit in made.fits.values())),
         (f"slots if each reserves {load.max_context:,} tokens", *(count(r.slots) for r in made.reserves.values())),
         ("decode step", *(seconds(fit.step_s) for fit in made.fits.values())),
     ]
-    print_columns("", *(LABELS[store] for store in made.fits), rows=rows, numbers=True)
+    print_columns("", *(HEADS[store] for store in made.fits), rows=rows, numbers=True)
     _print_notes(shape.layout.notes)
 
 
@@ -166,10 +167,10 @@ def _print_prices(card: CardProfile, shape: Preset, made: Prices, contexts: Sequ
     rows = [
         (
             f"{row.tokens:,}",
-            f"{row.kv_bytes / 1e9:.2f} GB",
-            f"{row.swap_s * 1000:,.1f} ms",
-            f"{row.recompute_s:,.1f} s",
-            f"{row.ratio:,.0f}x",
+            f"{cell(row.kv_bytes / 1e9, 2)} GB",
+            f"{cell(row.swap_s * 1000, 1)} ms",
+            f"{cell(row.recompute_s, 1)} s",
+            f"{times(row.ratio)}×",
         )
         for row in made.rows(contexts)
     ]
@@ -190,7 +191,3 @@ def _print_notes(notes: Sequence[str]) -> None:
 def _heading(card: CardProfile, shape: Preset) -> str:
     measured = f"its rates measured {card.calibration.at}" if card.calibration else "nothing measured"
     return printable(f"{card.name}, {shape.name}: modelled from the card's profile, {measured}.")
-
-
-def _context(tokens: int | None) -> str:
-    return "never" if tokens is None else f"{tokens:,} tok"

@@ -100,7 +100,7 @@ class Host:
         deadline = time.monotonic() + timeout
         while True:
             snapshot = self.snapshot
-            if snapshot.state in (HostState.RUNNING, HostState.IDLE, HostState.STALLED):
+            if snapshot.state.serving:
                 return snapshot
             if snapshot.state in (HostState.FAILED, HostState.STOPPED):
                 raise Refused(snapshot.error or "the engine is stopped; start it first")

@@ -19,6 +19,11 @@ class HostState(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
 
+    @property
+    def serving(self) -> bool:
+        """The engine takes turns and commands."""
+        return self in (HostState.RUNNING, HostState.IDLE, HostState.STALLED)
+
 
 @dataclass(frozen=True, slots=True)
 class Startup:

@@ -19,12 +19,11 @@ from panels.deck_view import CalibrationState, DeckView
 from panels.figures import Card
 from panels.palette import palette
 from panels.plain import plain
-from panels.units import rate, seconds, short, size
+from panels.units import link, rate, seconds, short, size
 
 REFRESH_S = 1.0
 TAKES_S = DEFAULT.seconds + 5
 NO_ENGINE = "No engine runs behind this page; `parkdeck calibrate` in a terminal measures this machine as well."
-READY = (HostState.RUNNING, HostState.IDLE, HostState.STALLED)
 
 
 def render(deck: DeckView | None) -> None:
@@ -52,7 +51,7 @@ def _box(deck: DeckView | None) -> None:
 
 def _offer(deck: DeckView, state: CalibrationState) -> None:
     snapshot = deck.control.snapshot
-    ready = snapshot.state in READY
+    ready = snapshot.state.serving
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button(
             "Measure this machine", key="calibrate_start", icon=":material/speed:", disabled=not ready,
@@ -145,8 +144,8 @@ def cards(card: CardProfile, calibration: Calibration) -> tuple[Card, ...]:
             "prefill", "Prefill", rate(card.prefill.amount), "as it runs",
             "Prompt tokens computed per second in chunks of the size that the engine runs with; measured.",
         ),
-        Card("out", "Copy to host", _speed(card.link_out.amount), "as a swap out", f"Measured on {own}."),
-        Card("back", "Copy from host", _speed(card.link_back.amount), "as a swap in", f"Measured on {own}."),
+        Card("out", "Copy to host", link(card.link_out.amount), "as a swap out", f"Measured on {own}."),
+        Card("back", "Copy from host", link(card.link_back.amount), "as a swap in", f"Measured on {own}."),
         Card(
             "room", "Room for KV", size(card.kv_budget_bytes), f"of {size(card.usable.amount)}",
             "The arena of the engine that was measured; beside it weights and runtime.",
@@ -156,10 +155,6 @@ def cards(card: CardProfile, calibration: Calibration) -> tuple[Card, ...]:
             "Of the engine that was measured.",
         ),
     )  # fmt: skip
-
-
-def _speed(bytes_per_s: float) -> str:
-    return f"{short(bytes_per_s / 1e9)} GB/s"
 
 
 def _not_ready(state: HostState) -> str:

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.cards.profile import CardProfile, CopyPoint, PrefillPoint
-from panels.palette import FONT, Palette, ThemeName, palette
-from panels.units import size
+from panels.marks import Trace, scatter
+from panels.palette import Palette, ThemeName, palette
+from panels.prices_axes import around, titled
+from panels.units import GB, size
 
 HEIGHT = 268
 MARGIN = {"l": 58, "r": 18, "t": 40, "b": 46}
-GB = 10**9
 SHOWN_SIZES = tuple((64 << 10) << shift for shift in (0, 2, 4, 6, 8))
 
 
@@ -60,32 +61,19 @@ def _own(card: CardProfile, points: Sequence[CopyPoint]) -> int | None:
     return nearest.block_bytes if abs(nearest.out_bytes_per_s - rate) <= 1e-6 * rate else None
 
 
-def _line(
-    x: Sequence[int], y: Sequence[float], colour: str, dash: str = "solid", symbol: str = "circle"
-) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": list(x),
-        "y": list(y),
-        "line": {"color": colour, "width": 2, "dash": dash},
-        "marker": {"color": colour, "size": 7, "symbol": symbol},
-        "showlegend": False,
-    }
+def _line(x: Sequence[int], y: Sequence[float], colour: str, dash: str = "solid", symbol: str = "circle") -> Trace:
+    return scatter(
+        mode="lines+markers",
+        x=list(x),
+        y=list(y),
+        line={"color": colour, "width": 2, "dash": dash},
+        marker={"color": colour, "size": 7, "symbol": symbol},
+        showlegend=False,
+    )
 
 
 def _log_axis(ticks: Sequence[int], names: Sequence[str], title: str, colours: Palette) -> dict[str, Any]:
-    return _axis(title, colours) | {"type": "log", "tickvals": list(ticks), "ticktext": list(names)}
-
-
-def _axis(title: str, colours: Palette) -> dict[str, Any]:
-    return {
-        "title": {"text": title, "standoff": 6, "font": {"size": 12}},
-        "gridcolor": colours.line,
-        "linecolor": colours.line,
-        "color": colours.muted,
-        "zeroline": False,
-    }
+    return titled(colours, title) | {"type": "log", "tickvals": list(ticks), "ticktext": list(names)}
 
 
 def _mark(own: int, colours: Palette) -> dict[str, Any]:
@@ -101,16 +89,9 @@ def _mark(own: int, colours: Palette) -> dict[str, Any]:
 
 
 def _layout(title: str, x_axis: dict[str, Any], unit: str, colours: Palette) -> dict[str, Any]:
-    return {
-        "height": HEIGHT,
-        "margin": MARGIN,
-        "paper_bgcolor": colours.surface,
-        "plot_bgcolor": colours.surface,
-        "font": {"color": colours.text, "family": FONT, "size": 12.5},
-        "title": {"text": title, "x": 0.02, "xanchor": "left", "y": 0.94, "font": {"size": 14}},
+    return around(colours, HEIGHT, MARGIN, title) | {
         "xaxis": x_axis,
-        "yaxis": _axis(unit, colours) | {"rangemode": "tozero", "nticks": 6},
+        "yaxis": titled(colours, unit) | {"rangemode": "tozero", "nticks": 6},
         "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.16, "font": {"size": 11.5}},
-        "hoverlabel": {"bgcolor": colours.background, "bordercolor": colours.line, "font": {"color": colours.text}},
         "uirevision": title,
     }

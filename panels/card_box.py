@@ -9,9 +9,9 @@ from engine.cards.profile import CardProfile, Preset
 from engine.cards.store import DEFAULT_CARD, THIS_MACHINE, CardEntry, CardList, delete, list_cards, load_card
 from engine.errors import BadField, ParkdeckError, Refused
 from engine.layout import Store
+from engine.words import counted
 from panels import card_editor
 from panels.card_state import ReadModel, choose_card, edit, keep, kept
-from panels.deck_view import DeckView
 from panels.plain import plain
 from panels.units import size
 
@@ -27,8 +27,8 @@ class Choice:
     preset: Preset
 
 
-def render(deck: DeckView | None) -> Choice:
-    """Draws the choice in the sidebar and returns what is in force. `deck`: None without an engine."""
+def render() -> Choice:
+    """Draws the choice in the sidebar and returns what is in force."""
     cards = list_cards()
     entry, stored = _card(cards)
     card = kept().edits.get(entry.id, stored)
@@ -167,8 +167,7 @@ def _unreadable(cards: CardList) -> None:
         st.caption(f":orange[{plain(cards.problem)}]")
     if not broken:
         return
-    count = "1 card" if len(broken) == 1 else f"{len(broken)} cards"
-    with st.expander(f"{count} cannot be read", icon=":material/warning:"):
+    with st.expander(f"{counted(len(broken), 'card')} cannot be read", icon=":material/warning:"):
         for number, entry in enumerate(broken):
             st.caption(plain(entry.problem or ""))
             with st.popover("Delete this file", width="stretch"):

@@ -7,6 +7,7 @@ import streamlit as st
 from engine.cards.fields import FIELDS
 from engine.cards.profile import Calibration, CardProfile, Figure, Known, Preset
 from engine.layout import LayerGroup, Store
+from engine.words import counted
 from panels.plain import plain
 from panels.units import size
 
@@ -73,4 +74,5 @@ def _row(label: str, figure: Figure) -> Row:
 
 def _group(group: LayerGroup) -> str:
     kept = "" if group.window is None else f", last {group.window:,} tokens"
-    return f"{group.layers} layers × {group.heads} heads × ({' + '.join(map(str, group.widths))}){kept}"
+    shape = f"{counted(group.layers, 'layer')} × {counted(group.heads, 'head')}"
+    return f"{shape} × ({' + '.join(map(str, group.widths))}){kept}"

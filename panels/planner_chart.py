@@ -90,7 +90,7 @@ def spec(plan: Plan, theme: ThemeName) -> dict[str, Any]:
     )
     traces.append(ceiling_line(edges, [ceiling] * 2, colours))
     notes = [*_totals(drawn, ceiling, top, colours), *_labels(drawn[-1], ceiling, top, unit, colours)]
-    if note := _forced(drawn, top, colours):
+    if note := _forced(drawn, colours):
         notes.append(note)
     return {"data": traces, "layout": _layout(plan, drawn, edges, top, colours) | {"annotations": notes}}
 
@@ -179,7 +179,7 @@ def _totals(drawn: Sequence[Column], ceiling: float, top: float, colours: Palett
     return placed
 
 
-def _forced(drawn: Sequence[Column], top: float, colours: Palette) -> dict[str, Any] | None:
+def _forced(drawn: Sequence[Column], colours: Palette) -> dict[str, Any] | None:
     """What the hatching means, once, over the columns that have it."""
     over = [column for column in drawn if column.over > 0]
     if not over:

@@ -8,6 +8,7 @@ from engine.words import counted
 from panels import components
 from panels.figures import Card
 from panels.palette import ThemeName, palette
+from panels.planner_words import filling
 from panels.units import count, seconds, size, speed
 
 MODELLED = "modelled from the card's profile"
@@ -42,11 +43,6 @@ def cards(plan: Plan) -> tuple[Card, ...]:
 def render(plan: Plan, theme: ThemeName) -> None:
     colours = components.colours(palette(theme))
     components.cards({"cards": [asdict(card) for card in cards(plan)], "colours": colours}, key="planner_figures")
-
-
-def filling(tokens: int | None) -> str:
-    """The context that fills the card, in tokens."""
-    return "never" if tokens is None else f"{tokens:,} tok"
 
 
 def _headroom(plan: Plan, fp16: Fit, q8: Fit) -> Card:

@@ -8,15 +8,13 @@ from typing import Any
 
 import streamlit as st
 
-from engine.layout import Store
 from engine.paper.ceiling import Fit, Plan
 from engine.record.cells import neutralised
 from engine.words import counted
 from panels import components
 from panels.palette import ThemeName, palette
+from panels.planner_words import HEADS
 from panels.units import common_unit, speed, unit_name
-
-HEADS = {Store.FP16: "fp16", Store.Q8: "q8 with scales", Store.Q8_HALF: "q8 as exactly half"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from engine.paper.ceiling import Plan
 from engine.words import counted
 from panels.units import axis_unit, size, size_in, trimmed, unit_name
 
+HEADS = {Store.FP16: "fp16", Store.Q8: "q8 with scales", Store.Q8_HALF: "q8 as exactly half"}
+
 
 def line(plan: Plan) -> str:
     """One line under the title."""
@@ -46,6 +48,11 @@ def reserve_text(plan: Plan) -> str:
         told + f" A swarm that overcommits runs all {load.slots:,}; the {size(fp16.skipped_bytes)} between the two, "
         "never reserved, is the headroom that preemption then lacks when turns grow."
     )
+
+
+def filling(tokens: int | None) -> str:
+    """The context that fills the card, in tokens."""
+    return "never" if tokens is None else f"{tokens:,} tok"
 
 
 def _ceiling(plan: Plan) -> str:

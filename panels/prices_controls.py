@@ -14,8 +14,8 @@ from engine.paper.prices import CONTEXTS, Prices, prices
 from panels import fields, prices_here
 from panels.deck_view import DeckView
 from panels.plain import plain
-from panels.prices_here import GB, Here
-from panels.units import short
+from panels.prices_here import Here
+from panels.units import GB, short
 
 STORES = {"fp16": Store.FP16, "q8": Store.Q8}
 CONTEXT_STOPS = (16, 256, 512, 1_024, *CONTEXTS, 131_072, 262_144, 524_288, 1_000_000)

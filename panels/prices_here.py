@@ -9,9 +9,8 @@ import streamlit as st
 from engine.costs import Costs
 from engine.snapshot import Snapshot
 from panels.deck_view import DeckView
-from panels.units import short
+from panels.units import GB, short
 
-GB = 10**9
 REFRESH_S = 2.0
 
 

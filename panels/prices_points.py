@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from engine.events import EventKind, MoveCost
 from engine.turn import TurnId
+from panels.units import MIB
 
 MOST_POINTS = 1_000
-MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

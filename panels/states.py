@@ -4,6 +4,7 @@ import streamlit as st
 
 from engine.control import Control
 from engine.snapshot import HostState, Snapshot, Startup
+from panels.plain import plain
 
 STAGES = ("download", "check", "convert", "load", "compile", "calibrate")
 WHAT = {
@@ -35,7 +36,7 @@ def overall(startup: Startup | None) -> float:
 def render(control: Control, snapshot: Snapshot) -> None:
     """Draws nothing when the engine simply runs."""
     if snapshot.warning:
-        st.warning(_plain(snapshot.warning), icon=":material/warning:")
+        st.warning(plain(snapshot.warning), icon=":material/warning:")
     match snapshot.state:
         case HostState.STARTING:
             _starting(snapshot.startup)
@@ -57,13 +58,13 @@ def _starting(startup: Startup | None) -> None:
     box.progress(overall(startup))
     note = startup.note if startup and startup.note else "importing"
     percent = f"{startup.fraction:.0%} · " if startup and startup.fraction is not None else ""
-    box.markdown(f"{percent}{_plain(note)}")
+    box.markdown(f"{percent}{plain(note)}")
     box.caption(next_stages(stage) or f"Stages: {', '.join(STAGES)}; what is cached already is skipped.")
 
 
 def _restart(control: Control, snapshot: Snapshot, note: str, label: str = "Restart the engine") -> None:
     before = snapshot.ran_before
-    label = f"Back to {_plain(before)}" if before else label
+    label = f"Back to {plain(before)}" if before else label
     icon = ":material/play_arrow:" if label.startswith("Start") else ":material/restart_alt:"
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(label, key="restart", icon=icon, type="primary", on_click=control.restart)
@@ -74,9 +75,5 @@ def _restart(control: Control, snapshot: Snapshot, note: str, label: str = "Rest
 def _sentence(text: str) -> str:
     """Capitalised, unless it begins with a name of something: 'org/model: not on Hugging Face'."""
     if text.partition(" ")[0].endswith(":"):
-        return _plain(text)
-    return _plain(text[:1].upper() + text[1:])
-
-
-def _plain(text: str) -> str:
-    return "".join("\\" + c if c in "\\`*_[]<>#|$~" else c for c in text)
+        return plain(text)
+    return plain(text[:1].upper() + text[1:])

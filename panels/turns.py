@@ -7,7 +7,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from engine.control import Control
-from engine.snapshot import HostState, Snapshot, TurnRow
+from engine.snapshot import Snapshot, TurnRow
 from engine.turn import Phase, Priority, Tier, TurnId
 from engine.words import counted
 from panels import components
@@ -140,6 +140,6 @@ def _sum_line(turns: Sequence[TurnRow]) -> str:
 
 
 def _empty(snapshot: Snapshot) -> str:
-    if snapshot.state in (HostState.RUNNING, HostState.IDLE, HostState.STALLED):
+    if snapshot.state.serving:
         return "No turn is here. Start the swarm, or send a foreground turn."
     return "No turns: the engine is not running."

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 GIB = 1 << 30
 MIB = 1 << 20
 KIB = 1 << 10
+GB = 10**9
 MISSING = "n/a"
 
 
@@ -51,6 +52,11 @@ def seconds(value: float | None) -> str:
 
 def rate(value: float | None, unit: str = "tok/s") -> str:
     return MISSING if value is None else f"{short(value)} {unit}"
+
+
+def link(bytes_per_s: float) -> str:
+    """How fast copies are, in GB/s."""
+    return rate(bytes_per_s / GB, "GB/s")
 
 
 def count(value: float | None) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from engine.snapshot import HostState, Snapshot
+from engine.snapshot import Snapshot
 from panels import components, downloads, figures, hardware, knobs, model_box, side, stack, states, swarm, top, turns
 from panels.deck_view import DeckView
 from panels.scale import scale_for
@@ -49,7 +49,7 @@ def _panels(deck: DeckView) -> None:
     if snapshot.bands is None:
         hardware.render(deck.hardware())
         return
-    swarm.render(deck.swarm, snapshot.state in (HostState.RUNNING, HostState.IDLE, HostState.STALLED))
+    swarm.render(deck.swarm, snapshot.state.serving)
     figures.render(snapshot, scale, theme)
     events = control.events()
     window = WINDOWS[_chosen("window", "10 min")]

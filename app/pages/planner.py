@@ -22,7 +22,7 @@ from panels.plain import plain
 def page(deck: DeckView | None) -> None:
     with st.sidebar:
         st.markdown("## Parkdeck")
-        choice = card_box.render(deck)
+        choice = card_box.render()
         load = planner_load.render(choice)
     plan, theme = planned(choice.card, choice.preset.layout, load), components.theme()
     with st.container(gap="small"):

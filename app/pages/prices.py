@@ -21,7 +21,7 @@ from panels.deck_view import DeckView
 def page(deck: DeckView | None) -> None:
     with st.sidebar:
         st.markdown("## Parkdeck")
-        choice = card_box.render(deck)
+        choice = card_box.render()
     with st.container(gap="small"):
         _main(deck, choice)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from engine.calibration.calibrator import Measured
-from engine.cards.profile import GIB, UNITS, Calibration, CardProfile, CopyPoint, Figure, Known, PrefillPoint, Preset
+from engine.cards.profile import GIB, UNITS, Calibration, CardProfile, CopyPoint, Figure, PrefillPoint, Preset
 from engine.cards.store import THIS_MACHINE
 from engine.layout import uniform
 
@@ -71,8 +71,8 @@ def card_of(measured: Measured, machine: Machine, slots: int, chunk: int) -> Car
     )
 
 
-def _figure(amount: float, unit: str, source: str, known: Known = "measured") -> Figure:
-    return Figure(amount / UNITS[unit], unit, known, source)
+def _figure(amount: float, unit: str, source: str) -> Figure:
+    return Figure(amount / UNITS[unit], unit, "measured", source)
 
 
 def _size(nbytes: int, source: str) -> Figure:

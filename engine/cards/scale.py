@@ -9,7 +9,6 @@ from engine.errors import Refused
 from engine.snapshot import CardScale
 
 PAUSED_TURNS_THAT_FIT = 2
-HOST_TOKENS_PER_ARENA_TOKEN = 6
 
 
 def card_scale(profile: CardProfile, arena_bytes: int) -> CardScale:
@@ -29,8 +28,3 @@ def standin_arena_tokens(slots: int = 8, average: int = 768, block: int = 16) ->
     """Tokens of the stand-in's arena: `slots` running and two paused average turns, and one block per slot to grow
     by; so two paused average turns stay and the third must leave."""
     return (slots + PAUSED_TURNS_THAT_FIT) * average + slots * block
-
-
-def standin_host_tokens(slots: int = 8, average: int = 768, block: int = 16) -> int:
-    """Tokens of the stand-in's host pool: six times its arena, as on the card (326,000 against 55,000)."""
-    return HOST_TOKENS_PER_ARENA_TOKEN * standin_arena_tokens(slots, average, block)

@@ -6,7 +6,7 @@ from typing import Any
 import tomli_w
 
 from engine.cards.fields import FIELDS
-from engine.cards.profile import Calibration, CardProfile, Figure, Preset
+from engine.cards.profile import CardProfile, Figure, Preset
 
 HEAD = """\
 # A card profile for Parkdeck. Every figure says where it is from and how it is known: "measured", "published" or
@@ -22,7 +22,7 @@ def profile_text(profile: CardProfile) -> str:
     table |= {name: asdict(getattr(profile, name)) for name in FIELDS}
     table["presets"] = [_preset(preset) for preset in profile.presets]
     if profile.calibration is not None:
-        table["calibration"] = _calibration(profile.calibration)
+        table["calibration"] = asdict(profile.calibration)
     return HEAD + tomli_w.dumps(table)
 
 
@@ -44,7 +44,3 @@ def _preset(preset: Preset) -> dict[str, Any]:
         {name: value for name, value in asdict(group).items() if value is not None} for group in layout.groups
     ]
     return stated
-
-
-def _calibration(calibration: Calibration) -> dict[str, Any]:
-    return asdict(calibration)

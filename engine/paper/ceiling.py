@@ -5,9 +5,8 @@ All sizes are in tokens x bytes, without a block's rounding up to whole blocks. 
 
 from dataclasses import dataclass, field
 
-from engine.cards.fields import FIELDS, LARGEST_TURNS, allowed, finite
+from engine.cards.fields import FIELDS, LARGEST_TURNS, checked_number
 from engine.cards.profile import CardProfile
-from engine.errors import BadField
 from engine.layout import Store, TurnLayout
 
 OVER_DRAWN = 2
@@ -32,13 +31,7 @@ class Load:
 def checked_count(name: str, value: object) -> int:
     """A count of FIELDS as a whole number. Raises BadField."""
     known = FIELDS[name]
-    unit = known.units[0]
-    number = finite(value)
-    if value is None:
-        raise BadField(name, f"{known.label} is empty; give {allowed(known, unit)}")
-    if number is None or not number.is_integer() or not known.low <= number <= known.high:
-        raise BadField(name, f"{known.label} {str(value)[:40]} cannot be; give {allowed(known, unit)}")
-    return int(number)
+    return int(checked_number(known, value, known.units[0]))
 
 
 def load_of(card: CardProfile) -> Load:

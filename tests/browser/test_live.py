@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
-from tests.browser.driver import App, browser, running_app
+from tests.browser.driver import App, running_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 READY_S = 420.0
@@ -25,12 +25,6 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     data = tmp_path_factory.mktemp("data")
     with running_app("app", {"PARKDECK_DATA_DIR": str(data), "PARKDECK_AGENTS": "6"}) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    with browser() as launched:
-        yield launched
 
 
 @pytest.fixture(scope="module")

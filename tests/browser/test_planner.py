@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.driver import App, browser, running_app
+from tests.browser.driver import App, running_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 SOON_MS = 60_000
@@ -19,12 +19,6 @@ SOON_MS = 60_000
 def app() -> Iterator[App]:
     with running_app("tests/browser/fake_app.py", {"PARKDECK_SCENE": "running"}) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    with browser() as launched:
-        yield launched
 
 
 @pytest.fixture

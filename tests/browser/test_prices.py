@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.driver import App, browser, running_app
+from tests.browser.driver import App, running_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 SOON_MS = 60_000
@@ -25,12 +25,6 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     own = str(tmp_path_factory.mktemp("own"))
     with running_app("tests/browser/fake_app.py", {"PARKDECK_SCENE": "moving", "PARKDECK_CONFIG_DIR": own}) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    with browser() as launched:
-        yield launched
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def script() -> None:
 
     if st.session_state.get("page") != "live":
         with st.sidebar:
-            choice = card_box.render(None)
+            choice = card_box.render()
         card_sources.render(choice.card, choice.preset)
         st.session_state["choice"] = choice
 

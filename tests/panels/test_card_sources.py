@@ -27,7 +27,7 @@ def test_every_figure_of_the_card_is_there() -> None:
 def test_windows_latents_and_state() -> None:
     layout = TurnLayout("odd", (LayerGroup(4, 1, (576,), 512), LayerGroup(2, 8, (64, 64))), state_bytes=3 << 20)
     table = {row.figure: row.value for row in rows(CARD, replace(CARD.presets[0], layout=layout))}
-    assert table["odd: shape"] == "4 layers × 1 heads × (576), last 512 tokens and 2 layers × 8 heads × (64 + 64)"
+    assert table["odd: shape"] == "4 layers × 1 head × (576), last 512 tokens and 2 layers × 8 heads × (64 + 64)"
     assert table["odd: state per turn"] == "3.00 MiB"
 
 

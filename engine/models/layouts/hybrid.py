@@ -15,7 +15,7 @@ _WORDS = {"mamba": Kind.LINEAR, "linear_attention": Kind.LINEAR, "attention": Ki
 _NOTHING = ("mlp", "moe")
 
 
-def _shape(fields: Fields, layer: LayerGroup, listed: Iterable[Kind | None], state: int, context: int | None) -> Shape:
+def _shape(layer: LayerGroup, listed: Iterable[Kind | None], state: int, context: int | None) -> Shape:
     attending = sum(kind is Kind.FULL for kind in listed)
     groups = (LayerGroup(attending, layer.heads, layer.widths, layer.window),) if attending else ()
     return Shape(groups, context, state)
@@ -34,7 +34,7 @@ def _qwen_next(fields: Fields, sizes: Sizes) -> Shape:
         fields.size("linear_conv_kernel_dim", 4),
     )
     nbytes = state_bytes(fields, listed.count(Kind.LINEAR), state)
-    return _shape(fields, plain_layer(fields, sizes), listed, nbytes, fields.context())
+    return _shape(plain_layer(fields, sizes), listed, nbytes, fields.context())
 
 
 def _qwen3_next(fields: Fields) -> Shape:
@@ -57,7 +57,7 @@ def _jamba(fields: Fields) -> Shape:
     inner = fields.size("mamba_expand", 2) * fields.size("hidden_size")
     state = mamba1(inner, fields.size("mamba_d_state", 16), fields.size("mamba_d_conv", 4))
     nbytes = state_bytes(fields, listed.count(Kind.LINEAR), state)
-    return _shape(fields, plain_layer(fields, Sizes(kv_heads=8)), listed, nbytes, fields.context())
+    return _shape(plain_layer(fields, Sizes(kv_heads=8)), listed, nbytes, fields.context())
 
 
 def _mamba2_state(fields: Fields, inner: int) -> State:
@@ -90,7 +90,7 @@ def _bamba(fields: Fields) -> Shape:
     listed = kinds(fields, layers, own, _WITH_LINEAR)
     state = _mamba2_state(fields, fields.size("mamba_expand", 2) * fields.size("hidden_size"))
     nbytes = state_bytes(fields, listed.count(Kind.LINEAR), state)
-    return _shape(fields, plain_layer(fields, Sizes(kv_heads=8)), listed, nbytes, fields.context())
+    return _shape(plain_layer(fields, Sizes(kv_heads=8)), listed, nbytes, fields.context())
 
 
 def _granite(fields: Fields) -> Shape:
@@ -98,7 +98,7 @@ def _granite(fields: Fields) -> Shape:
     listed = kinds(fields, layers, (Kind.LINEAR,) * layers, _WITH_LINEAR)
     state = _mamba2_state(fields, fields.size("mamba_expand", 2) * fields.size("hidden_size"))
     nbytes = state_bytes(fields, listed.count(Kind.LINEAR), state)
-    return _shape(fields, plain_layer(fields, Sizes()), listed, nbytes, fields.context())
+    return _shape(plain_layer(fields, Sizes()), listed, nbytes, fields.context())
 
 
 def _falcon_h1(fields: Fields) -> Shape:
@@ -111,7 +111,7 @@ def _falcon_h1(fields: Fields) -> Shape:
     fields.ignore("mamba_expand")
     nbytes = state_bytes(fields, layers, _mamba2_state(fields, inner))
     layer = plain_layer(fields, Sizes(kv_heads=8))
-    return _shape(fields, layer, (Kind.FULL,) * layers, nbytes, fields.context())
+    return _shape(layer, (Kind.FULL,) * layers, nbytes, fields.context())
 
 
 def _nemotron_h(fields: Fields) -> Shape:
@@ -123,7 +123,7 @@ def _nemotron_h(fields: Fields) -> Shape:
     nbytes = state_bytes(fields, listed.count(Kind.LINEAR), state, own="float32")
     older = fields.has("attention_head_dim") and not fields.has("head_dim")
     layer = plain_layer(fields, Sizes(32, 8, fields.size("attention_head_dim") if older else 128))
-    return _shape(fields, layer, listed, nbytes, fields.context())
+    return _shape(layer, listed, nbytes, fields.context())
 
 
 def _nemotron_layers(fields: Fields) -> tuple[Kind | None, ...]:
@@ -173,7 +173,7 @@ def _lfm2(fields: Fields) -> Shape:
     width = fields.size("conv_dim") if fields.has("conv_dim") else fields.size("hidden_size")
     state = State(width * (fields.size("conv_L_cache", 3) - 1), 0)
     nbytes = state_bytes(fields, listed.count(Kind.CONV), state)
-    return _shape(fields, plain_layer(fields, Sizes(32, 8)), listed, nbytes, fields.context())
+    return _shape(plain_layer(fields, Sizes(32, 8)), listed, nbytes, fields.context())
 
 
 def _recurrent_gemma(fields: Fields) -> Shape:
@@ -206,7 +206,7 @@ def _minimax(fields: Fields) -> Shape:
     layer = plain_layer(fields, Sizes(kv_heads=8))
     heads, head_dim = fields.size("num_attention_heads"), layer.widths[0]
     nbytes = state_bytes(fields, listed.count(Kind.LINEAR), State(0, heads * head_dim * head_dim))
-    return _shape(fields, layer, listed, nbytes, fields.context())
+    return _shape(layer, listed, nbytes, fields.context())
 
 
 def _kimi_linear(fields: Fields) -> Shape:

@@ -100,7 +100,7 @@ ZAMBA2_1B: Config = {
     "num_attention_heads": 32,
     "layers_block_type": [("hybrid" if i in (5, 11, 17, 23, 29, 35) else "mamba") for i in range(38)],
     "mamba_d_conv": 4,
-    "mamba_d_state": 64,
+    "mamba_d_state": 128,
     "mamba_expand": 2,
     "mamba_ngroups": 1,
     "n_mamba_heads": 64,
@@ -164,7 +164,7 @@ CASES: list[tuple[str, Config, tuple[int, int, int], int]] = [
     ("Granite 4 Tiny", GRANITE_4_TINY, (4, 4, 128), 36 * ((3072 + 2 * 1 * 128) * 3 + 48 * 64 * 128) * 2),
     ("Nemotron-H 8B", NEMOTRON_H_8B, (4, 8, 128), 24 * ((8192 + 2 * 8 * 128) * 3 * 2 + MAMBA2_STATE * 4)),
     ("Falcon-H1 1.5B", FALCON_H1_1B, (24, 2, 128), 24 * ((3072 + 2 * 1 * 256) * 3 + 48 * 64 * 256) * 2),
-    ("Zamba2 1.2B", ZAMBA2_1B, (6, 32, 128), 38 * ((4096 + 2 * 1 * 64) * 3 + 64 * 64 * 64) * 2),
+    ("Zamba2 1.2B", ZAMBA2_1B, (6, 32, 128), 38 * ((4096 + 2 * 1 * 128) * 3 + 64 * 64 * 128) * 2),
     ("LFM2 1.2B", LFM2_1B, (6, 8, 64), 10 * 2048 * 2 * 2),
     ("MiniMax-Text-01", MINIMAX_01, (10, 8, 128), 70 * 64 * 128 * 128 * 2),
 ]
