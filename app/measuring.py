@@ -64,11 +64,14 @@ class Measuring:
         with self._lock:
             if self._state.running:
                 raise Refused("this machine is being measured already; wait for it or cancel it")
-            if self._control.snapshot.state not in (HostState.RUNNING, HostState.IDLE, HostState.STALLED):
+            snapshot = self._control.snapshot
+            if snapshot.state not in (HostState.RUNNING, HostState.IDLE, HostState.STALLED):
                 raise Refused("the engine does not run; start it, then measure")
             self._cancelled.clear()
             self._state = CalibrationState(running=True, note="stopping the swarm")
-            self._thread = threading.Thread(target=self._run, name="parkdeck-calibrate", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, args=(snapshot.session,), name="parkdeck-calibrate", daemon=True
+            )
             self._thread.start()
         return "Measuring this machine."
 
@@ -85,13 +88,13 @@ class Measuring:
         if self._thread is not None:
             self._thread.join(CLOSED_WITHIN_S)
 
-    def _run(self) -> None:
+    def _run(self, session: str) -> None:
         swarm_ran = False
         began = time.monotonic()
         over = CalibrationState()
         try:
             swarm_ran = self._swarm.stop(AUTHOR)
-            self._wait_until_idle()
+            self._wait_until_idle(session)
             self._measure(self._control, DEFAULT, self._tell, self._cancelled.is_set)
             over = CalibrationState(written=f"Measured in {time.monotonic() - began:.0f} s.")
         except ParkdeckError as refusal:
@@ -107,13 +110,13 @@ class Measuring:
     def _tell(self, progress: Progress) -> None:
         self._state = replace(self._state, fraction=progress.fraction, note=progress.note)
 
-    def _wait_until_idle(self) -> None:
+    def _wait_until_idle(self, session: str) -> None:
         """The swarm's turns are cancelled soon, also those that the engine has not taken yet; others may be under way,
         and are not ours to end. A snapshot would not know of the latest: the engine itself is asked."""
         until = time.monotonic() + IDLE_WITHIN_S
         while True:
             try:
-                self._control.probe(FactsProbe(), self._control.snapshot.session).result()
+                self._control.probe(FactsProbe(), session).result()
                 return
             except TurnsOpen:
                 if time.monotonic() > until:
