@@ -201,7 +201,7 @@ class Host:
             if run is None:
                 raise Refused("the engine is not started; start it first")
             if session is not None and session != run.session:
-                raise Refused(f"the engine of session {session} is over, another one runs; begin anew with that")
+                raise Refused(f"the engine was restarted, its session {session} is over; ask the one that runs now")
         except Refused as refusal:
             future: Future[T] = Future()
             future.set_exception(refusal)
