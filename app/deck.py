@@ -61,8 +61,8 @@ class Deck:
             seed=self._config.seed,
             note=self._note,
         )
-        self._buttons = SwarmButtons(self._swarm)
         self._measuring = Measuring(self._host, self._swarm)
+        self._buttons = SwarmButtons(self._swarm, self._measuring)
         self._hardware = HardwareReader()
         self._schedule: Schedule | None = None
         self._lifecycle = threading.Lock()
@@ -143,10 +143,11 @@ class Deck:
 
 
 class SwarmButtons:
-    """A SwarmControl over the swarm, for the page."""
+    """A SwarmControl over the swarm, for the page, which also learns for what the swarm waits."""
 
-    def __init__(self, swarm: Swarm) -> None:
+    def __init__(self, swarm: Swarm, measuring: Measuring) -> None:
         self._swarm = swarm
+        self._measuring = measuring
 
     def state(self) -> SwarmState:
         status = self._swarm.status
@@ -158,6 +159,8 @@ class SwarmButtons:
                 f"{counted(status.turns_done, 'turn')} done, "
                 f"b {fraction(status.blocked_fraction)} by the agents' clocks"
             )
+        elif self._measuring.state().running:
+            note = "This machine is being measured; a swarm started now ends the measurement."
         else:
             note = "The swarm is stopped."
         return SwarmState(status.running, status.agents, status.speed, status.workload, note)

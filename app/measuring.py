@@ -9,13 +9,13 @@ from dataclasses import replace
 from engine.calibration.calibrator import Progress, calibrate, called_off
 from engine.calibration.card import Machine, card_of
 from engine.calibration.plan import DEFAULT, Depth
+from engine.calibration.probes import FactsProbe
 from engine.cards.profile import CardProfile
 from engine.cards.store import save
 from engine.control import Control
-from engine.errors import ParkdeckError, Refused
+from engine.errors import ParkdeckError, Refused, TurnsOpen
 from engine.snapshot import HostState
 from engine.telemetry.device import device_words
-from engine.words import counted
 from engine.workload.swarm import Swarm
 from panels.deck_view import CalibrationState
 
@@ -36,7 +36,7 @@ def measure(
     engine cannot be measured or `cancelled` says so."""
     snapshot = control.snapshot
     slots, chunk = snapshot.knobs.max_running, snapshot.knobs.prefill_chunk
-    measured = calibrate(control, depth, slots, report, cancelled)
+    measured = calibrate(control, snapshot.session, depth, slots, report, cancelled)
     device, memory = device_words(on_gpu=measured.facts.memory.device_total is not None)
     if cancelled():
         raise called_off()
@@ -64,11 +64,14 @@ class Measuring:
         with self._lock:
             if self._state.running:
                 raise Refused("this machine is being measured already; wait for it or cancel it")
-            if self._control.snapshot.state not in (HostState.RUNNING, HostState.IDLE, HostState.STALLED):
+            snapshot = self._control.snapshot
+            if snapshot.state not in (HostState.RUNNING, HostState.IDLE, HostState.STALLED):
                 raise Refused("the engine does not run; start it, then measure")
             self._cancelled.clear()
             self._state = CalibrationState(running=True, note="stopping the swarm")
-            self._thread = threading.Thread(target=self._run, name="parkdeck-calibrate", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, args=(snapshot.session,), name="parkdeck-calibrate", daemon=True
+            )
             self._thread.start()
         return "Measuring this machine."
 
@@ -85,13 +88,13 @@ class Measuring:
         if self._thread is not None:
             self._thread.join(CLOSED_WITHIN_S)
 
-    def _run(self) -> None:
-        swarm_ran = self._swarm.status.running
+    def _run(self, session: str) -> None:
+        swarm_ran = False
         began = time.monotonic()
         over = CalibrationState()
         try:
-            self._swarm.stop(AUTHOR)
-            self._wait_until_idle()
+            swarm_ran = self._swarm.stop(AUTHOR)
+            self._wait_until_idle(session)
             self._measure(self._control, DEFAULT, self._tell, self._cancelled.is_set)
             over = CalibrationState(written=f"Measured in {time.monotonic() - began:.0f} s.")
         except ParkdeckError as refusal:
@@ -107,12 +110,16 @@ class Measuring:
     def _tell(self, progress: Progress) -> None:
         self._state = replace(self._state, fraction=progress.fraction, note=progress.note)
 
-    def _wait_until_idle(self) -> None:
-        """The swarm's turns are cancelled by now; others may be under way, and are not ours to end."""
+    def _wait_until_idle(self, session: str) -> None:
+        """The swarm's turns are cancelled soon, also those that the engine has not taken yet; others may be under way,
+        and are not ours to end. A snapshot would not know of the latest: the engine itself is asked."""
         until = time.monotonic() + IDLE_WITHIN_S
-        while turns := self._control.snapshot.turns:
+        while True:
+            try:
+                self._control.probe(FactsProbe(), session).result()
+                return
+            except TurnsOpen:
+                if time.monotonic() > until:
+                    raise
             if self._cancelled.wait(LOOK_EVERY_S):
                 raise called_off()
-            if time.monotonic() > until:
-                still = counted(len(turns), "turn")
-                raise Refused(f"{still} of others than the swarm are still open; measure when they have ended")

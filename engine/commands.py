@@ -9,7 +9,7 @@ from typing import TypeVar
 from engine.calibration.probes import Probe
 from engine.control import Listener, Unblock
 from engine.core import Core
-from engine.errors import Refused
+from engine.errors import Refused, TurnsOpen
 from engine.events import EventKind
 from engine.geometry import blocks_for
 from engine.knobs import Knobs, change
@@ -200,8 +200,9 @@ class Commands:
     def probe(self, probe: Probe[T]) -> T:
         turns = len(self._core.ledger.turns)
         if turns:
-            raise Refused(
-                f"measuring needs an engine without turns and {turns} are open; stop the swarm, or wait until they end"
+            raise TurnsOpen(
+                f"measuring needs an engine without turns and has {counted(turns, 'open turn')}; stop the swarm, or "
+                "wait until there is none"
             )
         return probe.run(self._core.backend)
 

@@ -90,9 +90,9 @@ class Control(Protocol):
         """Validated as a whole; each changed knob becomes one event."""
         ...
 
-    def probe(self, probe: Probe[T]) -> "Future[T]":
-        """One measurement at a token boundary. Refused while any turn is open; what the engine shows and books does not
-        know of it."""
+    def probe(self, probe: Probe[T], session: str) -> "Future[T]":
+        """One measurement at a token boundary of the engine of `session`. Refused (TurnsOpen) while any turn is
+        open, and for an engine that is over; what the engine shows and books does not know of it."""
         ...
 
     def note(self, text: str, author: str = "api") -> "Future[None]":

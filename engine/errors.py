@@ -25,6 +25,10 @@ class BadField(Refused):
         self.field = field
 
 
+class TurnsOpen(Refused):
+    """What was asked needs an engine without turns, and some are open."""
+
+
 class UnknownTurn(Refused):
     """The turn is not known (never was, or ended and was forgotten)."""
 

@@ -184,19 +184,24 @@ class Host:
         wanted = dict(changes)
         return self._ask(lambda c: c.set_knobs(wanted, author))
 
-    def probe(self, probe: Probe[T]) -> "Future[T]":
-        return self._ask(lambda c: c.probe(probe))
+    def probe(self, probe: Probe[T], session: str) -> "Future[T]":
+        return self._ask(lambda c: c.probe(probe), session=session)
 
     def note(self, text: str, author: str = "api") -> "Future[None]":
         return self._ask(lambda c: c.note(text, author))
 
-    def _ask(self, act: Callable[[Commands], T], check: Callable[[], None] = lambda: None) -> "Future[T]":
-        """`check` runs here, on the caller's thread; what it refuses is the answer."""
+    def _ask(
+        self, act: Callable[[Commands], T], check: Callable[[], None] = lambda: None, session: str | None = None
+    ) -> "Future[T]":
+        """`check` runs here, on the caller's thread; what it refuses is the answer. `session`: of the only engine that
+        may be asked; None: of whichever runs."""
         run = self._run
         try:
             check()
             if run is None:
                 raise Refused("the engine is not started; start it first")
+            if session is not None and session != run.session:
+                raise Refused(f"the engine was restarted, its session {session} is over; ask the one that runs now")
         except Refused as refusal:
             future: Future[T] = Future()
             future.set_exception(refusal)

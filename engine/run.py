@@ -50,7 +50,7 @@ class _Asked:
 
 class Run:
     """One life of the engine: opens the body, runs until stopped or broken, cleans up. `body`: what it was asked
-    for."""
+    for; `session`: its name."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Run:
         after: "Run | None",
     ) -> None:
         self.body = config.body
-        self._session = session
+        self.session = session
         self._config = config
         self._sinks = sinks
         self._clock = clock
@@ -140,7 +140,7 @@ class Run:
     def _report(self, startup: Startup) -> None:
         if self.stopping.is_set():
             raise Refused("the start was called off")
-        blank = blank_snapshot(HostState.STARTING, self._session, self._clock, self._config)
+        blank = blank_snapshot(HostState.STARTING, self.session, self._clock, self._config)
         self._publish_to_host(self, replace(blank, startup=startup))
 
     def _serve(self, body: Body) -> None:
@@ -155,9 +155,9 @@ class Run:
 
     def _assemble(self, body: Body) -> tuple[Core, Commands, Loop, Publisher]:
         core = core_over(body, self._clock, self._config.knobs, self._on_event, self._on_interval)
-        publisher = Publisher(self._session, core, body.card, self._config.body.average_turn_tokens, self._on_sample)
+        publisher = Publisher(self.session, core, body.card, self._config.body.average_turn_tokens, self._on_sample)
         first = publisher.snapshot(HostState.IDLE, None, 0)
-        self._each_sink(lambda sink: sink.begin(self._session, first))
+        self._each_sink(lambda sink: sink.begin(self.session, first))
         self._core, self._publisher = core, publisher
         # What the start has made lives as long as the engine: no later collection needs to look at it again. An engine
         # before this one was frozen too and must go first.
@@ -215,7 +215,7 @@ class Run:
                 break
             if asked is not None and asked.future.set_running_or_notify_cancel():
                 asked.future.set_exception(Refused(f"{why}; restart it first"))
-        blank = blank_snapshot(state, self._session, self._clock, self._config)
+        blank = blank_snapshot(state, self.session, self._clock, self._config)
         if core is not None:
             blank = replace(
                 blank, counters=core.counters, knobs=core.knobs, step=core.step, events=tuple(core.events)[-60:]

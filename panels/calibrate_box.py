@@ -43,6 +43,8 @@ def _box(deck: DeckView | None) -> None:
     if deck is None:
         st.caption(NO_ENGINE)
     elif state.running:
+        # A press that was refused because one ran already is answered by what comes out of that one.
+        st.session_state.calibrate_refused = None
         _progress(deck, state)
     else:
         _offer(deck, state)
@@ -60,10 +62,9 @@ def _offer(deck: DeckView, state: CalibrationState) -> None:
         st.caption(
             plain(what_it_does(snapshot.model, snapshot.backend)) if ready else plain(_not_ready(snapshot.state))
         )
-    refused = st.session_state.get("calibrate_refused")
-    if refused or state.problem:
-        st.markdown(f":red[{plain(refused or state.problem)}]")
-    elif state.written:
+    for problem in filter(None, (st.session_state.get("calibrate_refused"), state.problem)):
+        st.markdown(f":red[{plain(problem)}]")
+    if state.written:
         st.caption(plain(state.written))
 
 

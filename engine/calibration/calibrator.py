@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from engine.backends.base import Backend
 from engine.calibration.fit import DecodeFit, fit_decode
 from engine.calibration.plan import Depth, batches, chunks
 from engine.calibration.probes import CopyProbe, DecodeProbe, EngineFacts, FactsProbe, PrefillProbe, Probe
@@ -22,7 +23,7 @@ LOOK_EVERY_S = 0.1
 class Asker(Protocol):
     """The part of Control that a calibration uses."""
 
-    def probe(self, probe: Probe[T]) -> "Future[T]": ...
+    def probe(self, probe: Probe[T], session: str) -> "Future[T]": ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +48,35 @@ class Measured:
 
 def calibrate(
     asker: Asker,
+    session: str,
     depth: Depth,
     slots: int,
     report: Callable[[Progress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Measured:
-    """Measure at `depth` with up to `slots` turns at once. Waits for each answer on the caller's thread. Raises Refused
-    when the engine refuses or stops (a turn is open, it was restarted), or when `cancelled` says so."""
-    return _Calibration(asker, depth, slots, report, cancelled).run()
+    """Measure the engine of `session` at `depth` with up to `slots` turns at once. Waits for each answer on the
+    caller's thread. Raises Refused when the engine refuses or stops (a turn is open, it was restarted), when it is
+    changed on the way (KV precision, host pool), or when `cancelled` says so."""
+    return _Calibration(asker, session, depth, slots, report, cancelled).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _OnSame(Generic[T]):
+    """`probe` on an engine that still is what `facts` say: points of two precisions do not make one card."""
+
+    facts: EngineFacts
+    probe: Probe[T]
+
+    def run(self, backend: Backend) -> T:
+        if not FactsProbe().run(backend).same_engine(self.facts):
+            raise Refused("the engine was changed while it was measured (KV precision, host pool); measure it again")
+        return self.probe.run(backend)
 
 
 @dataclass(slots=True)
 class _Calibration:
     asker: Asker
+    session: str
     depth: Depth
     slots: int
     report: Callable[[Progress], None]
@@ -97,13 +114,13 @@ class _Calibration:
 
         for done, size in enumerate(facts.copy_sizes):
             tell(done, f"copies in blocks of {size / 1024:,.0f} KiB")
-            self._keep_copy(self._ask(CopyProbe(size, self.depth.copy_bytes)))
+            self._keep_copy(self._ask(_OnSame(facts, CopyProbe(size, self.depth.copy_bytes))))
         for done, (chunk, start) in enumerate(self._bearable(prefills), len(facts.copy_sizes)):
             tell(done, f"prefill in chunks of {chunk:,} tokens")
-            self._keep_prefill(self._ask(PrefillProbe(chunk, start)))
+            self._keep_prefill(self._ask(_OnSame(facts, PrefillProbe(chunk, start))))
         for done, (turns, context) in enumerate(decodes, total - len(decodes)):
             tell(done, f"decode of {turns} x {context:,} tokens")
-            self._keep_decode(self._ask(DecodeProbe(turns, context)))
+            self._keep_decode(self._ask(_OnSame(facts, DecodeProbe(turns, context))))
 
     def _bearable(self, planned: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
         """Up to the first chunk that would take too long, going by the largest one before it."""
@@ -133,7 +150,7 @@ class _Calibration:
         """The answer. A cancel is looked at while the engine measures; what it still measures then is nobody's."""
         if self.cancelled():
             raise called_off()
-        future = self.asker.probe(probe)
+        future = self.asker.probe(probe, self.session)
         while True:
             try:
                 return future.result(timeout=LOOK_EVERY_S)

@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.backends.base import Backend, DeviceMemory, StepPlan, StepResult, Work
 from engine.cards.profile import CopyPoint, DecodePoint, PrefillPoint
-from engine.errors import Refused
+from engine.errors import CorruptCopy, Refused
 from engine.geometry import KVDtype, KVGeometry
 from engine.turn import Sampling, TurnId
 
@@ -41,7 +41,10 @@ class CopyProbe:
     nbytes: int
 
     def run(self, backend: Backend) -> CopyPoint:
-        copies = [backend.probe_copy(self.block_bytes, self.nbytes) for _ in range(TRIES)]
+        try:
+            copies = [backend.probe_copy(self.block_bytes, self.nbytes) for _ in range(TRIES)]
+        except (CorruptCopy, MemoryError) as error:
+            raise Refused(f"Copies could not be measured: {error}") from error
         out, back = min(copy.out_s for copy in copies), min(copy.back_s for copy in copies)
         return CopyPoint(self.block_bytes, _rate(copies[0].nbytes, out), _rate(copies[0].nbytes, back))
 
@@ -96,6 +99,14 @@ class EngineFacts:
     def room_each(self, turns: int) -> int:
         """Tokens of whole blocks that each of so many turns can have, within the model's context."""
         return min(self.memory.blocks_total // turns * self.block_size, self.max_context)
+
+    def same_engine(self, other: "EngineFacts") -> bool:
+        """Equal but for what is in use, which may change from step to step."""
+        return self._lasting() == other._lasting()
+
+    def _lasting(self) -> tuple[object, ...]:
+        made = (self.backend, self.geometry, self.kv_dtype, self.block_size, self.max_context, self.copy_sizes)
+        return made, self.memory.arena_bytes, self.memory.blocks_total, self.memory.host_total_bytes
 
 
 @dataclass(frozen=True, slots=True)

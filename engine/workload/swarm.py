@@ -76,17 +76,19 @@ class Swarm:
             player.post(lambda now: player.set_agents(count, now))
         self._tell(f"swarm started: {count} agents of {self._workload.name}, speed {self._speed:g}", author)
 
-    def stop(self, author: str = "swarm") -> None:
-        """Cancel all of the swarm's turns and end its thread; nothing happens if it does not run."""
+    def stop(self, author: str = "swarm") -> bool:
+        """Cancel all of the swarm's turns and end its thread; nothing happens if it does not run. True when its agents
+        were told to play, False also when only a single turn was sent."""
         with self._lock:
             thread, player = self._thread, self._player
             if thread is None or player is None:
-                return
+                return False
             self._ending.set()
             player.post(lambda now: None)
             thread.join(STOP_WITHIN_S)
-            self._thread, self._playing = None, False
+            played, self._thread, self._playing = self._playing, None, False
         self._tell("swarm stopped", author)
+        return played
 
     def set_agents(self, agents: int, author: str = "swarm") -> None:
         with self._lock:

@@ -12,6 +12,7 @@ from engine.body import BodyConfig
 from engine.errors import Refused
 from engine.host import HostConfig
 from engine.snapshot import HostState
+from panels.deck_view import CalibrationState
 
 OURS = ("parkdeck", "APScheduler", "ThreadPoolExecutor")
 
@@ -98,6 +99,12 @@ def test_the_swarms_buttons_answer_in_sentences(deck: Deck, monkeypatch: pytest.
     assert deck.swarm.start() == "Swarm started."
     assert deck.swarm.stop().startswith("Swarm stopped")
     assert authors == ["page"] * 4
+
+
+def test_a_swarm_that_waits_for_a_measurement_says_so(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert deck.swarm.state().note == "The swarm is stopped."
+    monkeypatch.setattr(deck.calibration, "_state", CalibrationState(running=True))
+    assert "a swarm started now ends the measurement" in deck.swarm.state().note
 
 
 def test_an_unknown_workload_is_refused_with_the_names() -> None:

@@ -3,8 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -29,16 +29,17 @@ class Swarm:
     def __init__(self, host: Host, running: bool) -> None:
         self._host = host
         self.calls: list[str] = []
-        self.status = SimpleNamespace(running=running)
+        self._running = running
         self._turn = host.submit(TurnRequest("agent", prompt_of(20), 400, ignore_eos=True)) if running else None
 
     def start(self, author: str) -> None:
         self.calls.append("start")
 
-    def stop(self, author: str) -> None:
+    def stop(self, author: str) -> bool:
         self.calls.append("stop")
         if self._turn is not None:
             self._host.cancel(self._turn.result(WAIT_S)).result(WAIT_S)
+        return self._running
 
 
 @pytest.fixture(autouse=True)
@@ -144,8 +145,33 @@ def test_turns_of_others_are_not_ended(host: Host, monkeypatch: pytest.MonkeyPat
     measuring, _ = made(host, running=False)
     measuring.start()
     over(measuring)
-    assert measuring.state().problem.startswith("1 turn of others than the swarm are still open")
+    assert measuring.state().problem.startswith("measuring needs an engine without turns and has 1 open turn;")
     assert host.cancel(turn).result(WAIT_S)
+
+
+def test_a_turn_that_the_engine_takes_after_the_swarm_has_stopped_is_waited_for(host: Host) -> None:
+    """The swarm cancels a turn whose submission was under way as soon as that is answered."""
+
+    @dataclass
+    class Hold:
+        release: threading.Event
+
+        def run(self, backend: object) -> None:
+            assert self.release.wait(WAIT_S)
+
+    class Late(Swarm):
+        def stop(self, author: str) -> bool:
+            hold = Hold(threading.Event())
+            host.probe(hold, host.snapshot.session)
+            late = host.submit(TurnRequest("agent", prompt_of(20), 400, ignore_eos=True))
+            late.add_done_callback(lambda turn: host.cancel(turn.result()))
+            threading.Timer(0.3, hold.release.set).start()
+            return super().stop(author)
+
+    measuring = Measuring(host, Late(host, running=False), quickly)  # type: ignore[arg-type]
+    measuring.start()
+    over(measuring)
+    assert (measuring.state().problem, measuring.state().written[:8]) == ("", "Measured")
 
 
 def test_closing_leaves_the_swarm_stopped(host: Host) -> None:

@@ -149,7 +149,7 @@ class FakeControl:
         future.set_result(changed)
         return future
 
-    def probe(self, probe: object) -> "Future[Any]":
+    def probe(self, probe: object, session: str) -> "Future[Any]":
         future: Future[Any] = Future()
         future.set_exception(Refused("a scripted engine cannot be measured; start a real one"))
         return future

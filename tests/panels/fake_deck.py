@@ -61,6 +61,8 @@ class FakeCalibration:
         return self._take("start", CalibrationState(running=True, fraction=0.0, note="stopping the swarm"))
 
     def cancel(self) -> str:
+        if not self.now.running:
+            raise Refused("nothing is being measured; there is nothing to cancel")
         problem = "the measurement was called off; nothing was written"
         return self._take("cancel", CalibrationState(problem=problem))
 

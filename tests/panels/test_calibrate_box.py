@@ -114,6 +114,20 @@ def test_a_start_that_is_refused_is_a_sentence() -> None:
     tab.button[0].click().run()
     assert "being measured already" not in texts(tab)
     assert [one.label for one in tab.button] == ["Cancel"]
+    deck.calibration.now = CalibrationState(written="Measured in 50 s.")
+    tab.run()
+    assert "being measured already" not in texts(tab)
+    assert "Measured in 50 s." in texts(tab)
+
+
+def test_a_cancel_that_comes_too_late_hides_nothing() -> None:
+    deck = SCENES["running"]()
+    deck.calibration.now = CalibrationState(running=True)
+    tab = box(deck)
+    deck.calibration.now = CalibrationState(written="Measured in 50 s.")
+    tab.button[0].click().run()
+    assert "nothing to cancel" in texts(tab)
+    assert "Measured in 50 s." in texts(tab)
 
 
 def test_the_result_is_the_card_as_it_lies_there() -> None:

@@ -17,7 +17,7 @@ from engine.calibration.probes import DecodeProbe, EngineFacts, FactsProbe, Pref
 from engine.calibration.quick import measure_costs
 from engine.cards.read import check_profile
 from engine.cards.store import THIS_MACHINE
-from engine.errors import Refused
+from engine.errors import CorruptCopy, Refused
 from engine.geometry import KVDtype
 from engine.host import Host
 from engine.layout import Store
@@ -54,16 +54,16 @@ class Counting:
     before: Callable[[], None] = lambda: None
     asked: list[object] = field(default_factory=list)
 
-    def probe(self, probe: Probe[T]) -> "Future[T]":
+    def probe(self, probe: Probe[T], session: str) -> "Future[T]":
         self.before()
         self.asked.append(probe)
-        return self.host.probe(probe)
+        return self.host.probe(probe, session)
 
 
 def test_it_measures_each_point_in_rounds_and_leaves_an_idle_engine(host: Host) -> None:
     before, seen = host.snapshot, list[Progress]()
     asker = Counting(host)
-    measured = calibrate(asker, SHORT, 4, seen.append)
+    measured = calibrate(asker, host.snapshot.session, SHORT, 4, seen.append)
     facts = measured.facts
     assert facts.memory.blocks_free == facts.memory.blocks_total
     assert [point.block_bytes for point in measured.copies] == sorted(facts.copy_sizes)
@@ -81,16 +81,16 @@ def test_it_measures_each_point_in_rounds_and_leaves_an_idle_engine(host: Host) 
 
 def test_the_time_given_bounds_the_rounds(host: Host) -> None:
     asker = Counting(host)
-    measured = calibrate(asker, Depth(50, 0.0, (16,), (16,), 1 << 20), 1)
+    measured = calibrate(asker, host.snapshot.session, Depth(50, 0.0, (16,), (16,), 1 << 20), 1)
     assert len(asker.asked) == 1 + len(measured.facts.copy_sizes) + 1 + 1
 
 
 def test_it_is_refused_beside_a_turn_whatever_that_waits_for(host: Host) -> None:
     turn = host.submit(TurnRequest("agent", prompt_of(20), 4, ignore_eos=True, then_block="tool")).result(WAIT_S)
-    with pytest.raises(Refused, match="1 are open; stop the swarm"):
-        calibrate(host, SHORT, 4)
+    with pytest.raises(Refused, match="1 open turn; stop the swarm"):
+        calibrate(host, host.snapshot.session, SHORT, 4)
     host.cancel(turn).result(WAIT_S)
-    assert calibrate(host, SHORT, 1).decodes
+    assert calibrate(host, host.snapshot.session, SHORT, 1).decodes
 
 
 def test_a_turn_that_arrives_on_the_way_ends_it_in_a_sentence_and_is_served(host: Host) -> None:
@@ -104,8 +104,38 @@ def test_a_turn_that_arrives_on_the_way_ends_it_in_a_sentence_and_is_served(host
 
     asker.before = arrive
     with pytest.raises(Refused, match="needs an engine without turns"):
-        calibrate(asker, SHORT, 4)
+        calibrate(asker, host.snapshot.session, SHORT, 4)
     assert done.wait(WAIT_S)
+
+
+@pytest.mark.parametrize("probes", range(1, 22, 4))
+@pytest.mark.parametrize("change", [{"kv_dtype": "q8"}, {"host_pool_bytes": 1 << 16}])
+def test_an_engine_that_is_changed_on_the_way_ends_it(host: Host, probes: int, change: dict[str, object]) -> None:
+    asker = Counting(host)
+
+    def changed() -> None:
+        if len(asker.asked) == probes:
+            host.set_knobs(change).result(WAIT_S)
+
+    asker.before = changed
+    with pytest.raises(Refused, match="the engine was changed while it was measured"):
+        calibrate(asker, host.snapshot.session, SHORT, 4)
+    assert len(asker.asked) == probes + 1
+
+
+@pytest.mark.parametrize("wait", [True, False], ids=["ready again", "while it starts"])
+def test_a_restart_on_the_way_ends_it_and_the_new_engine_is_not_measured(host: Host, wait: bool) -> None:
+    asker = Counting(host)
+
+    def restarted() -> None:
+        if len(asker.asked) == 5:
+            host.restart()
+            if wait:
+                host.wait_ready(WAIT_S)
+
+    asker.before = restarted
+    with pytest.raises(Refused, match="the engine was restarted"):
+        calibrate(asker, host.snapshot.session, SHORT, 4)
 
 
 def test_a_cancel_is_looked_at_while_the_engine_measures(host: Host, executor: FakeExecutor) -> None:
@@ -119,11 +149,11 @@ def test_a_cancel_is_looked_at_while_the_engine_measures(host: Host, executor: F
     executor.fail = hang
     began = time.monotonic()
     with pytest.raises(Refused, match="called off; nothing was written"):
-        calibrate(host, SHORT, 4, cancelled=busy.is_set)
+        calibrate(host, host.snapshot.session, SHORT, 4, cancelled=busy.is_set)
     assert time.monotonic() - began < WAIT_S / 2
     release.set()
     executor.fail = lambda tokens: None
-    assert calibrate(host, SHORT, 1).decodes
+    assert calibrate(host, host.snapshot.session, SHORT, 1).decodes
 
 
 def test_a_step_that_fails_refuses_the_measurement_and_the_engine_goes_on(host: Host, executor: FakeExecutor) -> None:
@@ -132,17 +162,31 @@ def test_a_step_that_fails_refuses_the_measurement_and_the_engine_goes_on(host: 
 
     executor.fail = fail
     with pytest.raises(Refused, match=r"could not be measured: .*out of luck"):
-        calibrate(host, SHORT, 4)
+        calibrate(host, host.snapshot.session, SHORT, 4)
     executor.fail = lambda tokens: None
     assert host.snapshot.state is HostState.IDLE
-    facts = host.probe(FactsProbe()).result(WAIT_S)
+    facts = host.probe(FactsProbe(), host.snapshot.session).result(WAIT_S)
     assert facts.memory.blocks_free == facts.memory.blocks_total
+
+
+@pytest.mark.parametrize("fault", [CorruptCopy("a checksum is wrong"), MemoryError("no 128 MiB")])
+def test_a_copy_that_fails_refuses_the_measurement_and_the_engine_goes_on(
+    host: Host, fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object) -> None:
+        raise fault
+
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.backends.torch.backend.probe_copy", fail)
+        with pytest.raises(Refused, match=f"Copies could not be measured: {fault}"):
+            calibrate(host, host.snapshot.session, SHORT, 4)
+    assert calibrate(host, host.snapshot.session, SHORT, 1).copies
 
 
 def test_a_stopped_engine_refuses(host: Host) -> None:
     assert host.stop(WAIT_S)
     with pytest.raises(Refused, match="restart it first"):
-        calibrate(host, SHORT, 4)
+        calibrate(host, host.snapshot.session, SHORT, 4)
     host.start()
     host.wait_ready(WAIT_S)
 
@@ -192,7 +236,7 @@ def test_a_chunk_that_the_backend_cuts_is_told_at_its_real_size() -> None:
 
 
 def test_the_card_says_what_was_measured_and_what_was_not(host: Host) -> None:
-    measured = calibrate(host, SHORT, 4)
+    measured = calibrate(host, host.snapshot.session, SHORT, 4)
     card = card_of(measured, MACHINE, slots=4, chunk=256)
     check_profile(card)
     memory, facts = measured.facts.memory, measured.facts

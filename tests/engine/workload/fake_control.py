@@ -204,7 +204,7 @@ class FakeControl:
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
         raise AssertionError("the swarm turns no knobs")
 
-    def probe(self, probe: object) -> "Future[Any]":
+    def probe(self, probe: object, session: str) -> "Future[Any]":
         raise NotImplementedError
 
     def note(self, text: str, author: str = "api") -> "Future[None]":
