@@ -44,7 +44,7 @@ def rows(card: CardProfile, preset: Preset) -> tuple[Row, ...]:
 
 
 def render(card: CardProfile, preset: Preset) -> None:
-    """A closed expander with the table, the preset's notes and what was calibrated."""
+    """A closed expander with the table and what was calibrated; the preset's notes stand beside the page's figures."""
     with st.expander("Where the figures are from", icon=":material/fact_check:"):
         lines = ["| Figure | Value | Known | Source |", "|:--|--:|:--|:--|"]
         lines += [
@@ -52,9 +52,8 @@ def render(card: CardProfile, preset: Preset) -> None:
             for row in rows(card, preset)
         ]
         st.markdown("\n".join(lines))
-        notes = [*preset.layout.notes, *([calibrated(card.calibration)] if card.calibration else [])]
-        if notes:
-            st.caption("  \n".join(map(plain, notes)))
+        if card.calibration:
+            st.caption(plain(calibrated(card.calibration)))
 
 
 def calibrated(calibration: Calibration) -> str:

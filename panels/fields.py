@@ -4,6 +4,7 @@ take is refused beside it in one sentence, and the last good value stays in forc
 Values are kept apart from the widgets, whose own state Streamlit drops when its page is left.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 import streamlit as st
@@ -11,6 +12,8 @@ import streamlit as st
 from engine.errors import BadField
 
 Check = Callable[[object], float]
+WIDTHS = (3, 2)
+"""Of the slider and of the number field beside it."""
 _KEPT, _BAD = "kept", "bad"
 
 
@@ -45,13 +48,13 @@ def figure(
     slider, field = _name("slider", key), _name("field", key)
     whole = isinstance(step, int)
     shown = int(now) if whole else float(now)
-    options = sorted({*stops, shown})
+    options = offered(stops, shown)
     if st.session_state.get(slider) not in options:
         st.session_state[slider] = shown
     if field not in st.session_state:
         st.session_state[field] = float(now)
     st.markdown(f"{label}{f', {unit}' if unit else ''}", help=hint)
-    left, right = st.columns([3, 2], gap="small", vertical_alignment="center")
+    left, right = st.columns(WIDTHS, gap="small", vertical_alignment="center")
     with left:
         st.select_slider(
             label, options, key=slider, label_visibility="collapsed", format_func=_said, on_change=_slid, args=(key,)
@@ -71,6 +74,23 @@ def figure(
     if bad := st.session_state.get(_name(_BAD, key)):
         st.markdown(f":red[{bad}]")
     return now
+
+
+def offered(stops: Sequence[float], now: float) -> list[float]:
+    """What the slider offers: the usual values and the present one, by size."""
+    return sorted({*stops, now})
+
+
+def place(options: Sequence[float], value: float) -> float:
+    """Where `value` lies along a slider over `options`, from 0 to 1; between two of them in proportion."""
+    steps = len(options) - 1
+    if steps < 1 or value <= options[0]:
+        return 0.0
+    if value >= options[-1]:
+        return 1.0
+    after = bisect_right(options, value)
+    low, high = options[after - 1], options[after]
+    return (after - 1 + (value - low) / (high - low)) / steps
 
 
 def _slid(key: str) -> None:

@@ -121,19 +121,22 @@ def controls(deck: DeckView | None, card: CardProfile, preset: Preset, store: St
         )  # fmt: skip
     left, right = st.columns(2, gap="large")
     with left:
+        stops = with_here(LINK_STOPS, _both_ways_of(now) if now else None)
         link = fields.figure(
-            LINK, "Bandwidth", own[LINK], with_here(LINK_STOPS, both_ways(_link_of(now)) if now else None),
+            LINK, "Bandwidth", own[LINK], stops,
             _checking(LINK_FIELD, "GB/s"), unit="GB/s", step=0.1,
             hint="Pinned copies, out and back alike. " + _from(card.link_out),
         )  # fmt: skip
-        prices_here.offer(deck, "link", prices_here.link_line, take_link)
+        prices_here.offer(deck, "link", fields.offered(stops, link), _both_ways_of, prices_here.link_line, take_link)
     with right:
+        stops = with_here(PREFILL_STOPS, _prefill_of(now) if now else None)
         prefill = fields.figure(
-            PREFILL, "Prefill rate", own[PREFILL], with_here(PREFILL_STOPS, _prefill_of(now) if now else None),
+            PREFILL, "Prefill rate", own[PREFILL], stops,
             _checking(FIELDS["prefill"], "tok/s"), unit="tok/s", step=1.0,
             hint="Prompt tokens computed per second, what a recompute runs at. " + _from(card.prefill),
         )  # fmt: skip
-        prices_here.offer(deck, "rate", prices_here.prefill_line, take_prefill)
+        options = fields.offered(stops, prefill)
+        prices_here.offer(deck, "rate", options, _prefill_of, prices_here.prefill_line, take_prefill)
     card_link = (card.link_out.amount, card.link_back.amount)
     out, back = link_for(link, (card_link, st.session_state.get(_TAKEN)))
     listed = replace(
@@ -173,6 +176,10 @@ def take_prefill(now: Here) -> None:
 
 def _link_of(now: Here) -> Link:
     return now.costs.swap_out_bytes_per_s, now.costs.swap_in_bytes_per_s
+
+
+def _both_ways_of(now: Here) -> float:
+    return both_ways(_link_of(now))
 
 
 def _prefill_of(now: Here) -> float:

@@ -51,7 +51,7 @@ def spec(listed: Prices, theme: ThemeName) -> dict[str, Any]:
     ]  # fmt: skip
     layout = around(colours, HEIGHT, MARGIN, "Tokens that fit, to scale") | {
         "xaxis": titled(colours, "tokens")
-        | {"range": [0, 1.02 * max(listed.card_tokens, listed.host_tokens, 1)], "tickformat": ",.4~s", "nticks": 6},
+        | {"range": [0, 1.02 * max(listed.card_tokens, listed.host_tokens, 1)], "tickformat": ",d", "nticks": 6},
         "yaxis": {"range": [-0.35, 1.85], "visible": False, "fixedrange": True},
         "showlegend": False,
         "annotations": labels,
