@@ -75,7 +75,7 @@ def _card(cards: CardList) -> tuple[CardEntry, CardProfile]:
     st.caption(plain(" · ".join(filter(None, (card.memory, card.architecture, card.model)))))
     if stored.id in edits:
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
-            st.badge("edited, not saved", icon=":material/edit:", color="primary")
+            st.badge("edited, not saved", icon=":material/edit:", color="green")
             st.button("Reset", key="paper_reset", type="tertiary", on_click=edit, args=(stored.id, None))
     return usable[stored.id], stored
 

@@ -11,7 +11,7 @@ from panels.plain import plain
 from panels.units import size
 
 BADGES: dict[Known, str] = {
-    "measured": ":primary-badge[:material/check: measured]",
+    "measured": ":green-badge[:material/check: measured]",
     "published": ":gray-badge[:material/menu_book: published]",
     "assumed": ":gray-badge[:material/edit_note: assumed]",
 }

@@ -41,9 +41,11 @@ def figure(
     unit: str = "",
     hint: str | None = None,
     step: float = 1,
+    below: Callable[[Sequence[float]], None] | None = None,
 ) -> float:
     """Draws slider and field and returns the value in force. `check` returns a good value or raises BadField; `stops`
-    are what the slider offers, the present value beside them; whole figures have an int `step`."""
+    are what the slider offers, the present value beside them; whole figures have an int `step`; `below` draws what
+    stands right below the slider, as wide as it is, and is given what the slider offers."""
     now = kept(key, value)
     slider, field = _name("slider", key), _name("field", key)
     whole = isinstance(step, int)
@@ -71,6 +73,9 @@ def figure(
             on_change=_typed,
             args=(key, check),
         )
+    if below:
+        with st.columns(WIDTHS, gap="small")[0]:
+            below(options)
     if bad := st.session_state.get(_name(_BAD, key)):
         st.markdown(f":red[{bad}]")
     return now

@@ -24,6 +24,7 @@ WIDTH = 0.72
 LONG_GAP = 0.3
 TOTAL_PX, TEXT_PX = 40, 17
 FEW, TITLE_PX = 7, 28
+NARROW_PX = 720
 LONGEST = 100_000
 FORCED = "forced swap or recompute"
 BANDS = (
@@ -92,7 +93,13 @@ def spec(plan: Plan, theme: ThemeName) -> dict[str, Any]:
     notes = [*_totals(drawn, ceiling, top, colours), *_labels(drawn[-1], ceiling, top, unit, colours)]
     if note := _forced(drawn, top, colours):
         notes.append(note)
-    return {"data": traces, "layout": _layout(plan, drawn, edges, top, colours) | {"annotations": notes}}
+    layout = _layout(plan, drawn, edges, top, colours, len(drawn) <= FEW) | {"annotations": notes}
+    narrow = _layout(plan, drawn, edges, top, colours, False)
+    return {
+        "data": traces,
+        "layout": layout,
+        "narrow": {"below": NARROW_PX, "layout": {part: narrow[part] for part in ("height", "margin", "xaxis")}},
+    }
 
 
 def render(plan: Plan, theme: ThemeName, *, key: str = "planner_chart") -> None:
@@ -238,8 +245,11 @@ def apart(words: Sequence[tuple[float, str]], gap: float) -> list[tuple[float, s
     return placed
 
 
-def _layout(plan: Plan, drawn: Sequence[Column], edges: list[float], top: float, colours: Palette) -> dict[str, Any]:
-    unit, few = unit_name(unit_of(plan)), len(drawn) <= FEW
+def _layout(
+    plan: Plan, drawn: Sequence[Column], edges: list[float], top: float, colours: Palette, few: bool
+) -> dict[str, Any]:
+    """`few`: the columns stand far enough apart for whole words below each."""
+    unit = unit_name(unit_of(plan))
     below = 0 if few else TITLE_PX
     return grounds(colours) | {
         "height": HEIGHT + below,

@@ -126,17 +126,18 @@ def controls(deck: DeckView | None, card: CardProfile, preset: Preset, store: St
             LINK, "Bandwidth", own[LINK], stops,
             _checking(LINK_FIELD, "GB/s"), unit="GB/s", step=0.1,
             hint="Pinned copies, out and back alike. " + _from(card.link_out),
+            below=partial(prices_here.marked, deck, "link", _both_ways_of),
         )  # fmt: skip
-        prices_here.offer(deck, "link", fields.offered(stops, link), _both_ways_of, prices_here.link_line, take_link)
+        prices_here.offer(deck, "link", prices_here.link_line, take_link)
     with right:
         stops = with_here(PREFILL_STOPS, _prefill_of(now) if now else None)
         prefill = fields.figure(
             PREFILL, "Prefill rate", own[PREFILL], stops,
             _checking(FIELDS["prefill"], "tok/s"), unit="tok/s", step=1.0,
             hint="Prompt tokens computed per second, what a recompute runs at. " + _from(card.prefill),
+            below=partial(prices_here.marked, deck, "rate", _prefill_of),
         )  # fmt: skip
-        options = fields.offered(stops, prefill)
-        prices_here.offer(deck, "rate", options, _prefill_of, prices_here.prefill_line, take_prefill)
+        prices_here.offer(deck, "rate", prices_here.prefill_line, take_prefill)
     card_link = (card.link_out.amount, card.link_back.amount)
     out, back = link_for(link, (card_link, st.session_state.get(_TAKEN)))
     listed = replace(

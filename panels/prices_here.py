@@ -68,19 +68,16 @@ def mark(options: Sequence[float], value: float | None) -> dict[str, Any]:
 
 
 @st.fragment(run_every=REFRESH_S)
-def offer(
-    deck: DeckView | None,
-    what: str,
-    options: Sequence[float],
-    value: Callable[[Here], float],
-    line: Callable[[Here | None], str],
-    take: Callable[[Here], None],
-) -> None:
-    """The measured rate marked along its slider over `options` and told below, kept up to date, with the button that
-    takes it over. `value`: the rate as the slider counts it."""
+def marked(deck: DeckView | None, what: str, value: Callable[[Here], float], options: Sequence[float]) -> None:
+    """The measured rate along its slider, kept up to date. `value`: the rate as the slider counts it."""
     now = of_deck(deck)
-    with st.columns(fields.WIDTHS, gap="small")[0]:
-        components.slider_mark(mark(options, value(now) if now else None), key=f"prices_mark_{what}")
+    components.slider_mark(mark(options, value(now) if now else None), key=f"prices_mark_{what}")
+
+
+@st.fragment(run_every=REFRESH_S)
+def offer(deck: DeckView | None, what: str, line: Callable[[Here | None], str], take: Callable[[Here], None]) -> None:
+    """The measured rate under its control, kept up to date, with the button that takes it over."""
+    now = of_deck(deck)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(line(now), width="content")
         taken = now is not None and st.button(
