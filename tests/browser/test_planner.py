@@ -180,10 +180,10 @@ def test_a_narrow_window_keeps_the_columns_names_apart(page: Page) -> None:
     narrow = chart(page, read)
     assert len(narrow) == len(wide)
     assert all(left[1] < right[0] for left, right in itertools.pairwise(narrow))
-    page.set_viewport_size({"width": 1440, "height": 1200})
-    wait_until(page, lambda: chart(page, "plot.layout.xaxis.title.text") == "", "whole names again")
     for frame in page.locator(".figures-frame").all():
         assert frame.evaluate("(e) => e.scrollWidth - e.clientWidth") <= 0
+    page.set_viewport_size({"width": 1440, "height": 1200})
+    wait_until(page, lambda: chart(page, "plot.layout.xaxis.title.text") == "", "whole names again")
 
 
 def test_the_chart_is_told_in_words(page: Page) -> None:
