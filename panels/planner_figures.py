@@ -31,7 +31,7 @@ def cards(plan: Plan) -> tuple[Card, ...]:
         ),
         Card(
             "step", "Decode step", seconds(fp16.step_s),
-            f"{speed(1 / fp16.step_s)} tok/s each · {speed(plan.load.slots / fp16.step_s)} together",
+            f"{speed(1 / fp16.step_s)} tok/s each · {speed(plan.load.slots / fp16.step_s)} in all",
             f"One step of {counted(plan.load.slots, 'running turn')} at the mean context, fp16: base, turns, reading "
             f"their KV; {MODELLED}. At q8 {seconds(q8.step_s)}.",
         ),

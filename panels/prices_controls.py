@@ -65,7 +65,7 @@ def header(card: CardProfile, preset: Preset) -> tuple[Store, bool]:
         named = st.segmented_control(
             "KV precision", tuple(STORES), default=st.session_state.setdefault(_STORE, "fp16"),
             key="prices_store_choice", label_visibility="collapsed", required=True, on_change=_keep_store,
-            help="q8 halves the copies, not the recompute.",
+            help="q8 nearly halves the copies, not the recompute.",
         )  # fmt: skip
     store = STORES[named or "fp16"]
     exact = bool(st.session_state.setdefault(_EXACT, False))
