@@ -117,7 +117,8 @@ def _typed(key: str, check: Check) -> None:
 
 
 def _said(value: float) -> str:
-    return f"{value:,.10g}"
+    """Whole values in full, others in four digits."""
+    return f"{value:,.0f}" if value == int(value) or value >= 1000 else f"{value:.4g}"
 
 
 def _name(part: str, key: str) -> str:

@@ -24,7 +24,7 @@ WIDTH = 0.72
 LONG_GAP = 0.3
 TOTAL_PX, TEXT_PX = 40, 17
 FEW, TITLE_PX = 7, 28
-NARROW_PX = 720
+CHAR_PX, WORD_GAP_PX = 7.2, 4
 LONGEST = 100_000
 FORCED = "forced swap or recompute"
 BANDS = (
@@ -95,11 +95,9 @@ def spec(plan: Plan, theme: ThemeName) -> dict[str, Any]:
         notes.append(note)
     layout = _layout(plan, drawn, edges, top, colours, len(drawn) <= FEW) | {"annotations": notes}
     narrow = _layout(plan, drawn, edges, top, colours, False)
-    return {
-        "data": traces,
-        "layout": layout,
-        "narrow": {"below": NARROW_PX, "layout": {part: narrow[part] for part in ("height", "margin", "xaxis")}},
-    }
+    parts = {part: narrow[part] for part in ("height", "margin", "xaxis")}
+    below = _wide_px(layout["xaxis"]["ticktext"], edges)
+    return {"data": traces, "layout": layout, "narrow": {"below": below, "layout": parts}}
 
 
 def render(plan: Plan, theme: ThemeName, *, key: str = "planner_chart") -> None:
@@ -275,6 +273,12 @@ def _layout(
         "showlegend": False,
         "uirevision": f"{plan.card.id} {plan.layout.name}",
     }
+
+
+def _wide_px(ticks: Sequence[str], edges: Sequence[float]) -> int:
+    """How wide the chart must be for the longest line below a column to stay clear of its neighbour's."""
+    longest = max(len(line.removeprefix("<b>").removesuffix("</b>")) for tick in ticks for line in tick.split("<br>"))
+    return round(MARGIN["l"] + MARGIN["r"] + (edges[1] - edges[0]) * (CHAR_PX * longest + WORD_GAP_PX))
 
 
 def _tick(column: Column, unit: str, few: bool) -> str:
