@@ -75,7 +75,7 @@ def _card(cards: CardList) -> tuple[CardEntry, CardProfile]:
     st.caption(plain(" · ".join(filter(None, (card.memory, card.architecture, card.model)))))
     if stored.id in edits:
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
-            st.badge("edited, not saved", icon=":material/edit:", color="primary")
+            st.badge("edited, not saved", icon=":material/edit:", color="green")
             st.button("Reset", key="paper_reset", type="tertiary", on_click=edit, args=(stored.id, None))
     return usable[stored.id], stored
 
@@ -109,7 +109,7 @@ def _read_model(card: CardProfile, model: ReadModel) -> Choice:
     try:
         loaded = with_model(card, model.preset, model.weights_bytes)
     except BadField as refusal:
-        st.caption(f":red[{plain(str(refusal))}]")
+        st.markdown(f":small[:red[{plain(str(refusal))}]]")
         st.caption(f"The page shows {plain(card.presets[0].name)} instead.")
         return Choice(card, card.presets[0])
     weights = "the card's weights" if loaded is card else f"{size(model.weights_bytes)} of weights from its files"
@@ -140,7 +140,7 @@ def _read_another() -> None:
         with st.spinner("Reading its shape"):
             _take(now.wanted)
     if problem := kept().problem:
-        st.caption(f":red[{plain(problem)}]")
+        st.markdown(f":small[:red[{plain(problem)}]]")
         st.button("Read again", key="paper_read_again", type="tertiary", on_click=_read_again)
 
 
@@ -164,7 +164,7 @@ def _unreadable(cards: CardList) -> None:
     """Own cards that cannot be read, each with its reason and the way to be rid of it."""
     broken = [entry for entry in cards.cards if entry.problem]
     if cards.problem:
-        st.caption(f":orange[{plain(cards.problem)}]")
+        st.markdown(f":small[:orange[{plain(cards.problem)}]]")
     if not broken:
         return
     with st.expander(f"{counted(len(broken), 'card')} cannot be read", icon=":material/warning:"):

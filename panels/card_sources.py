@@ -12,7 +12,7 @@ from panels.plain import plain
 from panels.units import size
 
 BADGES: dict[Known, str] = {
-    "measured": ":primary-badge[:material/check: measured]",
+    "measured": ":green-badge[:material/check: measured]",
     "published": ":gray-badge[:material/menu_book: published]",
     "assumed": ":gray-badge[:material/edit_note: assumed]",
 }
@@ -45,7 +45,7 @@ def rows(card: CardProfile, preset: Preset) -> tuple[Row, ...]:
 
 
 def render(card: CardProfile, preset: Preset) -> None:
-    """A closed expander with the table, the preset's notes and what was calibrated."""
+    """A closed expander with the table and what was calibrated; the preset's notes stand beside the page's figures."""
     with st.expander("Where the figures are from", icon=":material/fact_check:"):
         lines = ["| Figure | Value | Known | Source |", "|:--|--:|:--|:--|"]
         lines += [
@@ -53,9 +53,8 @@ def render(card: CardProfile, preset: Preset) -> None:
             for row in rows(card, preset)
         ]
         st.markdown("\n".join(lines))
-        notes = [*preset.layout.notes, *([calibrated(card.calibration)] if card.calibration else [])]
-        if notes:
-            st.caption("  \n".join(map(plain, notes)))
+        if card.calibration:
+            st.caption(plain(calibrated(card.calibration)))
 
 
 def calibrated(calibration: Calibration) -> str:

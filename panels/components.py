@@ -26,6 +26,7 @@ TURNS_HTML = """<div class="turns-frame"><div class="turns"><h4>Turns</h4><div c
 </tr></thead><tbody></tbody></table></div>
 <div class="foot"><span class="message"></span><span class="more"></span></div></div></div>"""
 
+MARK_HTML = '<div class="slider-mark"><div class="tick"></div><div class="said"></div></div>'
 FIGURES_HTML = """<div class="figures-frame"><table class="figures"><thead><tr></tr></thead><tbody></tbody></table>
 <ul class="notes"></ul></div>"""
 
@@ -62,6 +63,11 @@ def figures(data: dict[str, Any], *, key: str) -> None:
     """A table of figures, numbers at the right. `data`: head (texts), rows (label, hint, cells of text and tone), notes
     (texts below), colours."""
     _mount("parkdeck_figures", FIGURES_HTML, "js/figures.js")(key=key, data=data)
+
+
+def slider_mark(data: dict[str, Any], *, key: str) -> None:
+    """A mark below a slider of the same width. `data`: place from 0 to 1 along it, or None for no mark; text."""
+    _mount("parkdeck_slider_mark", MARK_HTML, "js/slider_mark.js")(key=key, data=data)
 
 
 def file_name(text: str) -> str:

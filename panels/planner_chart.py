@@ -24,6 +24,7 @@ WIDTH = 0.72
 LONG_GAP = 0.3
 TOTAL_PX, TEXT_PX = 40, 17
 FEW, TITLE_PX = 7, 28
+CHAR_PX, WORD_GAP_PX = 7.2, 4
 LONGEST = 100_000
 FORCED = "forced swap or recompute"
 BANDS = (
@@ -92,7 +93,11 @@ def spec(plan: Plan, theme: ThemeName) -> dict[str, Any]:
     notes = [*_totals(drawn, ceiling, top, colours), *_labels(drawn[-1], ceiling, top, unit, colours)]
     if note := _forced(drawn, colours):
         notes.append(note)
-    return {"data": traces, "layout": _layout(plan, drawn, edges, top, colours) | {"annotations": notes}}
+    layout = _layout(plan, drawn, edges, top, colours, len(drawn) <= FEW) | {"annotations": notes}
+    narrow = _layout(plan, drawn, edges, top, colours, False)
+    parts = {part: narrow[part] for part in ("height", "margin", "xaxis")}
+    below = _wide_px(layout["xaxis"]["ticktext"], edges)
+    return {"data": traces, "layout": layout, "narrow": {"below": below, "layout": parts}}
 
 
 def render(plan: Plan, theme: ThemeName, *, key: str = "planner_chart") -> None:
@@ -238,8 +243,11 @@ def apart(words: Sequence[tuple[float, str]], gap: float) -> list[tuple[float, s
     return placed
 
 
-def _layout(plan: Plan, drawn: Sequence[Column], edges: list[float], top: float, colours: Palette) -> dict[str, Any]:
-    unit, few = unit_name(unit_of(plan)), len(drawn) <= FEW
+def _layout(
+    plan: Plan, drawn: Sequence[Column], edges: list[float], top: float, colours: Palette, few: bool
+) -> dict[str, Any]:
+    """`few`: the columns stand far enough apart for whole words below each."""
+    unit = unit_name(unit_of(plan))
     below = 0 if few else TITLE_PX
     return grounds(colours) | {
         "height": HEIGHT + below,
@@ -265,6 +273,12 @@ def _layout(plan: Plan, drawn: Sequence[Column], edges: list[float], top: float,
         "showlegend": False,
         "uirevision": f"{plan.card.id} {plan.layout.name}",
     }
+
+
+def _wide_px(ticks: Sequence[str], edges: Sequence[float]) -> int:
+    """How wide the chart must be for the longest line below a column to stay clear of its neighbour's."""
+    longest = max(len(line.removeprefix("<b>").removesuffix("</b>")) for tick in ticks for line in tick.split("<br>"))
+    return round(MARGIN["l"] + MARGIN["r"] + (edges[1] - edges[0]) * (CHAR_PX * longest + WORD_GAP_PX))
 
 
 def _tick(column: Column, unit: str, few: bool) -> str:

@@ -32,7 +32,7 @@ def cards(plan: Plan) -> tuple[Card, ...]:
         ),
         Card(
             "step", "Decode step", seconds(fp16.step_s),
-            f"{speed(1 / fp16.step_s)} tok/s each · {speed(plan.load.slots / fp16.step_s)} together",
+            f"{speed(1 / fp16.step_s)} tok/s each · {speed(plan.load.slots / fp16.step_s)} in all",
             f"One step of {counted(plan.load.slots, 'running turn')} at the mean context, fp16: base, turns, reading "
             f"their KV; {MODELLED}. At q8 {seconds(q8.step_s)}.",
         ),
@@ -67,10 +67,10 @@ def _long(plan: Plan, fp16: Fit, q8: Fit) -> Card:
 
 
 def _reserve(plan: Plan) -> Card:
-    fp16, q8 = plan.reserves[Store.FP16], plan.reserves[Store.Q8]
+    fp16, q8, asked = plan.reserves[Store.FP16], plan.reserves[Store.Q8], plan.load.slots
     return Card(
-        "reserve", "Slots if all is reserved", f"{fp16.slots:,} of {plan.load.slots:,}",
-        f"fp16 · q8: {count(q8.slots)}",
+        "reserve", "Slots if all is reserved", f"{min(fp16.slots, asked):,} of {asked:,}",
+        f"fp16 · q8: {count(min(q8.slots, asked))}",
         f"Turns that a server admits when it keeps {plan.load.max_context:,} tokens for each up front, "
         f"{size(fp16.slot_bytes)} at fp16; {MODELLED}.",
     )  # fmt: skip

@@ -78,9 +78,10 @@ def _layout(
     reserved, held = totals
     name = unit_name(unit)
     skipped = plan.reserves[Store.FP16].skipped_bytes / unit
+    anchor = "left" if ceiling <= 0.1 * right else "center" if ceiling < 0.9 * right else "right"
     notes = [
         _note(ceiling, 1, colours, f"<b>ceiling {trimmed(ceiling)} {name}</b>", colour=colours.ceiling, yref="paper",
-              yanchor="bottom", xanchor="center" if 0.1 < ceiling / right < 0.9 else "auto"),
+              yanchor="bottom", xanchor=anchor),
     ]  # fmt: skip
     slots = plan.reserves[Store.FP16].slots
     notes += _over(reserved, RESERVED, ceiling, right, f" · {slots:,} of {plan.load.slots:,} slots fit", name, colours)

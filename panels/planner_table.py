@@ -14,7 +14,7 @@ from engine.words import counted
 from panels import components
 from panels.palette import ThemeName, palette
 from panels.planner_words import HEADS
-from panels.units import common_unit, speed, unit_name
+from panels.units import axis_unit, common_unit, speed, unit_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +41,22 @@ def rows(plan: Plan) -> tuple[Row, ...]:
     load = plan.load
     turn, long_turn = counted(load.mean_context, "token"), counted(load.long_context, "token")
     fits = [plan.fits[store] for store in HEADS]
+    chart = axis_unit(plan.card.usable.amount)
     return (
         Row("bytes_per_token", "KV of a token", "2 x KV layers x heads x width x bytes, layer by layer, while no "
             "window is full.", tuple(Cell(f"{fit.bytes_per_token:,}", "B") for fit in fits)),
         _sizes("turn", f"A turn of {turn}", "Its KV, and its fixed state where the model has one.", fits,
-               lambda fit: fit.turn_bytes),
-        _sizes("running", f"{load.slots:,} running", "Slots x an average turn.", fits, lambda fit: fit.running_bytes),
+               lambda fit: fit.turn_bytes, chart),
+        _sizes("running", f"{load.slots:,} running", "Slots x an average turn.", fits,
+               lambda fit: fit.running_bytes, chart),
         _sizes("used", "Used: weights, runtime, running", "Weights and runtime are the card profile's.", fits,
-               lambda fit: fit.used_bytes),
+               lambda fit: fit.used_bytes, chart),
         _sizes("headroom", "Headroom under the ceiling", "Ceiling minus used; below zero it does not fit.", fits,
-               lambda fit: fit.headroom_bytes),
+               lambda fit: fit.headroom_bytes, chart),
         Row("paused_fit", "Paused average turns that fit", "Headroom / an average turn, whole turns.",
             tuple(Cell(f"{fit.paused_fit:,}") for fit in fits)),
         _sizes("long_turn", f"A long turn of {long_turn}", "Its KV, and its fixed state.", fits,
-               lambda fit: fit.long_turn_bytes),
+               lambda fit: fit.long_turn_bytes, chart),
         Row("long_fits", "One long turn fits beside them", "It is no larger than the headroom.",
             tuple(Cell("yes") if fit.long_fits else Cell("no", tone="bad") for fit in fits)),
         Row("fill_context", "Context at which they alone fill the card", "The longest at which the running turns alone "
@@ -130,9 +132,10 @@ def render_notes(plan: Plan, theme: ThemeName) -> None:
         components.figures(table, key="planner_notes")
 
 
-def _sizes(key: str, label: str, hint: str, fits: list[Fit], of: Callable[[Fit], float]) -> Row:
+def _sizes(key: str, label: str, hint: str, fits: list[Fit], of: Callable[[Fit], float], chart: int) -> Row:
+    """`chart`: the columns' unit, which a row never exceeds."""
     values = [of(fit) for fit in fits]
-    unit = common_unit(values)
+    unit = min(chart, common_unit(values))
     return Row(key, label, hint, tuple(size_cell(value, unit) for value in values))
 
 

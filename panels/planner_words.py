@@ -39,7 +39,8 @@ def reserve_text(plan: Plan) -> str:
     load = plan.load
     told = (
         f"Keeping {counted(load.max_context, 'token')} for each of {counted(load.slots, 'slot')} takes "
-        f"{size(fp16.reserved_bytes)} at fp16, so {_admits(fp16.slots)} ({q8.slots:,} at q8). "
+        f"{size(fp16.reserved_bytes)} at fp16, so {_admits(fp16.slots, load.slots)} "
+        f"({min(q8.slots, load.slots):,} at q8). "
         f"Average turns hold {size(plan.fits[Store.FP16].running_bytes)}."
     )
     if fp16.skipped_bytes == 0:
@@ -64,7 +65,9 @@ def _fit(paused: int) -> str:
     return f"{counted(paused, 'average turn')} can stay paused" if paused else "no average turn can stay paused"
 
 
-def _admits(slots: int) -> str:
+def _admits(slots: int, asked: int) -> str:
+    if slots >= asked:
+        return f"all {asked:,} would fit"
     return f"only {counted(slots, 'slot')} would fit" if slots else "not one slot would fit"
 
 

@@ -39,7 +39,7 @@ def cards(listed: Prices) -> tuple[Card, ...]:
             "modelled.",
         ),
         Card(
-            "per_token", "Per token", duration(row.swap_s / row.tokens),
+            "per_token", "Out and back, per token", duration(row.swap_s / row.tokens),
             f"recompute {duration(row.recompute_s / row.tokens)}",
             f"Out and back, and the recompute, divided by the {row.tokens:,} tokens; modelled.",
         ),

@@ -65,7 +65,7 @@ def header(card: CardProfile, preset: Preset) -> tuple[Store, bool]:
         named = st.segmented_control(
             "KV precision", tuple(STORES), default=st.session_state.setdefault(_STORE, "fp16"),
             key="prices_store_choice", label_visibility="collapsed", required=True, on_change=_keep_store,
-            help="q8 halves the copies, not the recompute.",
+            help="q8 nearly halves the copies, not the recompute.",
         )  # fmt: skip
     store = STORES[named or "fp16"]
     exact = bool(st.session_state.setdefault(_EXACT, False))
@@ -121,17 +121,21 @@ def controls(deck: DeckView | None, card: CardProfile, preset: Preset, store: St
         )  # fmt: skip
     left, right = st.columns(2, gap="large")
     with left:
+        stops = with_here(LINK_STOPS, _both_ways_of(now) if now else None)
         link = fields.figure(
-            LINK, "Bandwidth", own[LINK], with_here(LINK_STOPS, both_ways(_link_of(now)) if now else None),
+            LINK, "Bandwidth", own[LINK], stops,
             _checking(LINK_FIELD, "GB/s"), unit="GB/s", step=0.1,
             hint="Pinned copies, out and back alike. " + _from(card.link_out),
+            below=partial(prices_here.marked, deck, "link", _both_ways_of),
         )  # fmt: skip
         prices_here.offer(deck, "link", prices_here.link_line, take_link)
     with right:
+        stops = with_here(PREFILL_STOPS, _prefill_of(now) if now else None)
         prefill = fields.figure(
-            PREFILL, "Prefill rate", own[PREFILL], with_here(PREFILL_STOPS, _prefill_of(now) if now else None),
+            PREFILL, "Prefill rate", own[PREFILL], stops,
             _checking(FIELDS["prefill"], "tok/s"), unit="tok/s", step=1.0,
             hint="Prompt tokens computed per second, what a recompute runs at. " + _from(card.prefill),
+            below=partial(prices_here.marked, deck, "rate", _prefill_of),
         )  # fmt: skip
         prices_here.offer(deck, "rate", prices_here.prefill_line, take_prefill)
     card_link = (card.link_out.amount, card.link_back.amount)
@@ -173,6 +177,10 @@ def take_prefill(now: Here) -> None:
 
 def _link_of(now: Here) -> Link:
     return now.costs.swap_out_bytes_per_s, now.costs.swap_in_bytes_per_s
+
+
+def _both_ways_of(now: Here) -> float:
+    return both_ways(_link_of(now))
 
 
 def _prefill_of(now: Here) -> float:

@@ -1,13 +1,15 @@
 """This machine's rates beside a card's: what the running engine has measured, and a button to take them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
 from engine.costs import Costs
 from engine.snapshot import Snapshot
+from panels import components, fields
 from panels.deck_view import DeckView
 from panels.units import GB, short
 
@@ -55,6 +57,20 @@ def link_line(now: Here | None) -> str:
 
 def prefill_line(now: Here | None) -> str:
     return "measured here: n/a" if now is None else f"measured here: {short(now.costs.prefill_tokens_per_s)} tok/s"
+
+
+def mark(options: Sequence[float], value: float | None) -> dict[str, Any]:
+    """Where a measured value lies along a slider over `options`; no place where nothing is measured."""
+    if value is None:
+        return {"place": None, "text": ""}
+    return {"place": fields.place(options, value), "text": f"measured {short(value)}"}
+
+
+@st.fragment(run_every=REFRESH_S)
+def marked(deck: DeckView | None, what: str, value: Callable[[Here], float], options: Sequence[float]) -> None:
+    """The measured rate along its slider, kept up to date. `value`: the rate as the slider counts it."""
+    now = of_deck(deck)
+    components.slider_mark(mark(options, value(now) if now else None), key=f"prices_mark_{what}")
 
 
 @st.fragment(run_every=REFRESH_S)

@@ -13,10 +13,10 @@ from panels.palette import ThemeName, palette
 from panels.prices_axes import around, titled
 from panels.prices_text import decimal_size, times
 
-HEIGHT = 300
+HEIGHT = 316
 MARGIN = {"l": 22, "r": 26, "t": 46, "b": 48}
 CARD, HOST = 1.0, 0.0
-WIDTH = 0.42
+WIDTH = 0.36
 
 
 def lines(listed: Prices) -> tuple[str, str]:
@@ -24,7 +24,7 @@ def lines(listed: Prices) -> tuple[str, str]:
     rooms = ((listed.card_tokens, listed.card_bytes, listed.card_turns),
              (listed.host_tokens, listed.host_bytes, listed.host_turns))  # fmt: skip
     card, host = (
-        f"{tokens:,} tokens · {decimal_size(nbytes)} · {counted(turns, 'turn')} of {listed.context:,}"
+        f"{tokens:,} tokens · {decimal_size(nbytes)}<br>{counted(turns, 'turn')} of {listed.context:,}"
         for tokens, nbytes, turns in rooms
     )
     return card, host
@@ -51,8 +51,13 @@ def spec(listed: Prices, theme: ThemeName) -> dict[str, Any]:
     ]  # fmt: skip
     layout = around(colours, HEIGHT, MARGIN, "Tokens that fit, to scale") | {
         "xaxis": titled(colours, "tokens")
-        | {"range": [0, 1.02 * max(listed.card_tokens, listed.host_tokens, 1)], "tickformat": ",.4~s", "nticks": 6},
-        "yaxis": {"range": [-0.35, 1.85], "visible": False, "fixedrange": True},
+        | {
+            "range": [0, 1.02 * max(listed.card_tokens, listed.host_tokens, 1)],
+            "tickformat": ",d",
+            "nticks": 4,
+            "tickangle": 0,
+        },
+        "yaxis": {"range": [-0.3, 1.9], "visible": False, "fixedrange": True},
         "showlegend": False,
         "annotations": labels,
         "uirevision": "room",

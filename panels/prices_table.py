@@ -73,6 +73,6 @@ def render(listed: Prices, card: CardProfile, preset: Preset, theme: ThemeName) 
     components.figures(table(listed, preset.layout.notes, theme), key="prices_table")
     name = components.file_name(f"prices-{card.id}-{preset.name}-{listed.store}")
     st.download_button(
-        "Download table as CSV", text(listed), file_name=f"{name}.csv", mime="text/csv", key="prices_csv",
-        type="tertiary", icon=":material/download:", on_click="ignore",
+        "Table as CSV", text(listed), file_name=f"{name}.csv", mime="text/csv", key="prices_csv",
+        icon=":material/download:", help="Unrounded, sizes in bytes, times in ms and s.", on_click="ignore",
     )  # fmt: skip

@@ -69,7 +69,7 @@ def _line(note: str, now: float) -> None:
     if answer is None or not recent:
         st.caption(plain(note))
     elif answer.tone == "bad":
-        st.caption(f":red[{plain(answer.text)}]")
+        st.markdown(f":small[:red[{plain(answer.text)}]]")
     else:
         st.caption(plain(f"{answer.text} {note}"))
 

@@ -21,20 +21,44 @@ function loadPlotly() {
   return window.__parkdeckPlotly;
 }
 
+// `narrow` of a figure: the parts of its layout that differ where it is less than `below` pixels wide.
+function laidOut(element) {
+  const { layout, narrow } = element.figure;
+  return narrow && element.clientWidth < narrow.below ? { ...layout, ...narrow.layout } : layout;
+}
+
+async function draw(element) {
+  const { data, file } = element.figure;
+  const layout = laidOut(element);
+  element.style.height = `${layout.height}px`;
+  const named = file ? { ...CONFIG, toImageButtonOptions: { filename: file, scale: 2 } } : CONFIG;
+  await window.Plotly.react(element, data, layout, named);
+}
+
+// A change of width draws anew where it changes the layout; plotly itself fits the rest.
+function watch(element) {
+  if (element.watched) return;
+  element.watched = new ResizeObserver(() => {
+    if (element.layout && element.layout.height !== laidOut(element).height) draw(element);
+  });
+  element.watched.observe(element);
+}
+
 export default async function ({ data, parentElement }) {
   const element = parentElement.querySelector('.parkdeck-plot');
-  const figure = JSON.parse(data);
-  element.style.height = `${figure.layout.height}px`;
+  element.figure = JSON.parse(data);
+  element.style.height = `${element.figure.layout.height}px`;
   try {
     await loadPlotly();
   } catch (error) {
     element.textContent = `No chart: ${error.message}; reload the page.`;
     return;
   }
-  const named = figure.file ? { ...CONFIG, toImageButtonOptions: { filename: figure.file, scale: 2 } } : CONFIG;
-  if (figure.alt) {
+  const { alt, narrow } = element.figure;
+  if (alt) {
     element.setAttribute('role', 'figure');
-    element.setAttribute('aria-label', figure.alt);
+    element.setAttribute('aria-label', alt);
   }
-  await window.Plotly.react(element, figure.data, figure.layout, named);
+  await draw(element);
+  if (narrow) watch(element);
 }

@@ -9,7 +9,7 @@ from tests.browser.driver import browser, running_app
 from tests.browser.scenes import SCENES
 
 CHARTLESS = frozenset({"starting", "offline"})
-PAGES = {"planner": ".figures-frame"}
+PAGES = {"planner": ".figures-frame", "prices": ".figures-frame"}
 """Address of a page that needs no engine -> what is there once it is drawn."""
 SIZES = ((1280, 1240), (1920, 1080))
 
@@ -41,7 +41,7 @@ def scene(launched: Browser, name: str, out: Path) -> None:
 
 def paper_page(launched: Browser, name: str, out: Path) -> None:
     """The whole page, however long."""
-    with running_app("tests/browser/fake_app.py", {"PARKDECK_SCENE": "running"}) as app:
+    with running_app("tests/browser/fake_app.py", {"PARKDECK_SCENE": "moving"}) as app:
         for theme in ("dark", "light"):
             for width, height in SIZES:
                 context = launched.new_context(viewport={"width": width, "height": height}, color_scheme=theme)

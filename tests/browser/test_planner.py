@@ -1,6 +1,7 @@
 """The Planner page in a real browser, over the scripted engine: one app for all tests of this file."""
 
 import base64
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -160,6 +161,23 @@ def test_the_table_comes_as_csv(page: Page) -> None:
 def test_the_session_is_measured_beside_the_plan(page: Page) -> None:
     expect(page.get_by_role("columnheader", name="session, measured")).to_be_visible()
     expect(page.get_by_text("SmolLM2-135M-Instruct on torch")).to_be_visible()
+
+
+def test_a_narrow_window_keeps_the_columns_names_apart(page: Page) -> None:
+    read = (
+        "[...plot.querySelectorAll('.xtick text')].map((e) => e.getBoundingClientRect()).map((r) => [r.left, r.right])"
+    )
+    wide = chart(page, read)
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(wide))
+    page.set_viewport_size({"width": 1024, "height": 900})
+    wait_until(page, lambda: "paused turns beside" in str(chart(page, "plot.layout.xaxis.title.text")), "short names")
+    narrow = chart(page, read)
+    assert len(narrow) == len(wide)
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(narrow))
+    for frame in page.locator(".figures-frame").all():
+        assert frame.evaluate("(e) => e.scrollWidth - e.clientWidth") <= 0
+    page.set_viewport_size({"width": 1440, "height": 1200})
+    wait_until(page, lambda: chart(page, "plot.layout.xaxis.title.text") == "", "whole names again")
 
 
 def test_the_chart_is_told_in_words(page: Page) -> None:

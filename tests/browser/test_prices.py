@@ -158,6 +158,20 @@ def test_a_bad_value_is_refused_in_the_field_and_the_charts_stay(
     expect(refusal).to_be_hidden()
 
 
+def test_this_machines_rate_is_marked_at_the_slider(page: Page) -> None:
+    said = page.locator(".slider-mark .said")
+    expect(said).to_have_text(["measured 4.62", "measured 480"])
+    page.get_by_role("button", name="Use measured link").click()
+    expect(field(page, "Bandwidth")).to_have_value("4.623")
+    thumb = page.locator("[data-testid=stSliderThumbValue]", has_text="4.623")
+    expect(thumb).to_be_visible()
+    middles = [
+        part.evaluate("(e) => { const r = e.getBoundingClientRect(); return (r.left + r.right) / 2; }")
+        for part in (page.locator(".slider-mark .tick").first, thumb)
+    ]
+    assert middles[0] == pytest.approx(middles[1], abs=3)
+
+
 def test_values_stay_when_another_page_is_looked_at(page: Page) -> None:
     give(page, "Bandwidth", "25")
     expect(page.locator("[data-card=ratio] .value")).to_have_text("88.4×")

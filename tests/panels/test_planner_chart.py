@@ -180,3 +180,9 @@ def test_reserves_are_never_fewer_than_no_slots() -> None:
     over = plan(replace(CARD, weights=gib(20)), DENSE, load_of(CARD))
     assert {reserve.slots for reserve in over.reserves.values()} == {0}
     assert over.fits[Store.FP16].headroom_bytes == pytest.approx((15.5 - 20 - 0.8 - 7.5) * GIB)
+
+
+def test_where_more_slots_fit_than_are_asked_for_all_of_them_fit() -> None:
+    small = plan(CARD, CARD.preset("qwen3.5-9b").layout, load_of(CARD))
+    assert small.reserves[Store.FP16].slots > small.load.slots
+    assert "so all 8 would fit (8 at q8)" in planner_words.reserve_text(small)

@@ -69,7 +69,7 @@ def test_the_cards_say_the_same() -> None:
 def test_the_decode_step_of_the_models_own_shape_is_the_studys() -> None:
     own = plan(CARD, CARD.preset("qwen3.5-9b").layout, load_of(CARD))
     step = next(card for card in planner_figures.cards(own) if card.key == "step")
-    assert (step.value, step.sub) == ("25.7 ms", "38.9 tok/s each · 311 together")
+    assert (step.value, step.sub) == ("25.7 ms", "38.9 tok/s each · 311 in all")
 
 
 def test_over_the_ceiling_is_said_and_signed() -> None:

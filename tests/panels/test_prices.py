@@ -73,8 +73,8 @@ def test_card_and_host_hold_what_the_study_says() -> None:
 
 def test_the_lines_of_the_room_count_turns_of_the_chosen_context() -> None:
     assert prices_room.lines(listed()) == (
-        "55,102 tokens · 8.10 GB · 7 turns of 6,900",
-        "326,530 tokens · 48.0 GB · 47 turns of 6,900",
+        "55,102 tokens · 8.10 GB<br>7 turns of 6,900",
+        "326,530 tokens · 48.0 GB<br>47 turns of 6,900",
     )
 
 
@@ -130,7 +130,7 @@ def test_a_window_that_fills_makes_the_ratio_depend_on_the_context() -> None:
 def test_no_pinned_memory_holds_no_tokens_and_says_so() -> None:
     none = replace(listed(), host_bytes=0.0)
     assert "No host memory is pinned: it holds 0 tokens" in prices_room.sentence(none)
-    assert prices_room.lines(none)[1] == "0 tokens · 0 B · 0 turns of 6,900"
+    assert prices_room.lines(none)[1] == "0 tokens · 0 B<br>0 turns of 6,900"
 
 
 def test_a_card_without_room_for_one_token_is_told() -> None:

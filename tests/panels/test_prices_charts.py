@@ -125,4 +125,4 @@ def test_each_meaning_keeps_its_colour() -> None:
         return {trace["line"]["color"] for trace in spec["data"] if trace.get("line", {}).get("color")}
 
     assert inks(prices_session.spec(Session(LISTED, "card", None, None), "dark")) == {"#f08cae", "#b7d94c"}
-    assert {"#f08cae", "#b7d94c", "#e3c04f"} <= inks(prices_scale.spec(LISTED, "dark"))
+    assert {"#f08cae", "#b7d94c", "#b5852b"} <= inks(prices_scale.spec(LISTED, "dark"))

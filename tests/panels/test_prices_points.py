@@ -12,7 +12,7 @@ from engine.costs import Costs
 from engine.events import EventKind, MoveCost
 from engine.paper.prices import prices
 from engine.turn import TurnId
-from panels import prices_here, prices_session
+from panels import fields, prices_here, prices_session
 from panels.prices_here import Here
 from panels.prices_points import MOST_POINTS, points, thinned
 from panels.prices_session import Session
@@ -135,3 +135,13 @@ def test_rates_that_are_not_measured_are_none() -> None:
     assert prices_here.here(replace(snapshot, costs=replace(COSTS, swap_out_bytes_per_s=0.0))) is None
     assert prices_here.link_line(None) == "measured here: n/a"
     assert prices_here.link_line(HERE) == "measured here: 4.10 GB/s out, 5.30 back"
+
+
+def test_a_measured_rate_lies_where_the_slider_has_it() -> None:
+    options = fields.offered((1.0, 2.0, 4.0, 8.0), 4.62)
+    assert options == [1.0, 2.0, 4.0, 4.62, 8.0]
+    assert prices_here.mark(options, 4.62) == {"place": 0.75, "text": "measured 4.62"}
+    assert prices_here.mark(options, 3.0)["place"] == 0.375
+    assert [fields.place(options, value) for value in (0.5, 1.0, 8.0, 900.0)] == [0.0, 0.0, 1.0, 1.0]
+    assert fields.place([5.0], 5.0) == 0.0
+    assert prices_here.mark(options, None)["place"] is None
