@@ -189,5 +189,5 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 
 def _heading(card: CardProfile, shape: Preset) -> str:
-    measured = f"its rates measured {card.calibration.at}" if card.calibration else "nothing measured"
+    measured = f"its rates measured {card.calibration.at}" if card.calibration else "nothing measured on this machine"
     return printable(f"{card.name}, {shape.name}: modelled from the card's profile, {measured}.")
