@@ -14,7 +14,6 @@ from engine.cards.profile import CardProfile
 from engine.cards.store import save
 from engine.control import Control
 from engine.errors import ParkdeckError, Refused, TurnsOpen
-from engine.snapshot import HostState
 from engine.telemetry.device import device_words
 from engine.workload.swarm import Swarm
 from panels.deck_view import CalibrationState
@@ -65,7 +64,7 @@ class Measuring:
             if self._state.running:
                 raise Refused("this machine is being measured already; wait for it or cancel it")
             snapshot = self._control.snapshot
-            if snapshot.state not in (HostState.RUNNING, HostState.IDLE, HostState.STALLED):
+            if not snapshot.state.serving:
                 raise Refused("the engine does not run; start it, then measure")
             self._cancelled.clear()
             self._state = CalibrationState(running=True, note="stopping the swarm")
