@@ -17,9 +17,9 @@ class OneSentence(TyperGroup):
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **extra)
+            return super().main(*args, **extra | {"standalone_mode": False})
         try:
-            status = super().main(*args, standalone_mode=False, **extra)
+            status = super().main(*args, **extra | {"standalone_mode": False})
         except Exception as error:
             if not isinstance(error, _Usage):
                 raise
