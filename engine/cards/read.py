@@ -157,8 +157,9 @@ def _calibration(table: Mapping[str, Any]) -> Calibration:
         if not isinstance(listed, list):
             raise Refused(f"{where} is no list of tables")
         for row in listed:
-            cells = [finite(_table(row, where).get(column)) for column in columns]
-            if any(cell is None or not 0 < cell <= LARGEST_STATED for cell in cells):
+            entry = _table(row, where)
+            cells = [number for column in columns if (number := finite(entry.get(column))) is not None]
+            if len(cells) < len(columns) or not all(0 < cell <= LARGEST_STATED for cell in cells):
                 raise Refused(f"{where} needs numbers over 0 for {', '.join(columns)}")
             if any(column in _WHOLE and cell % 1 for column, cell in zip(columns, cells, strict=True)):
                 raise Refused(f"{where} needs whole numbers for {', '.join(c for c in columns if c in _WHOLE)}")
