@@ -15,11 +15,11 @@ _Usage = typer.BadParameter.__mro__[1]
 class OneSentence(TyperGroup):
     """Exit status 2 and a sentence on stderr, in place of the usage and a box."""
 
-    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        if not standalone_mode:
-            return super().main(*args, **extra | {"standalone_mode": False})
+    def main(self, *args: Any, **extra: Any) -> Any:
+        if not extra.pop("standalone_mode", True):
+            return super().main(*args, **{**extra, "standalone_mode": False})
         try:
-            status = super().main(*args, **extra | {"standalone_mode": False})
+            status = super().main(*args, **{**extra, "standalone_mode": False})
         except Exception as error:
             if not isinstance(error, _Usage):
                 raise

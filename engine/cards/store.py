@@ -76,7 +76,7 @@ def list_cards() -> CardList:
     """Every card; one that cannot be read is there with its reason and hides no other."""
     shipped = [CardEntry(name, _read(SHIPPED / f"{name}.toml").name, own=False) for name in shipped_ids()]
     try:
-        own = [_entry(path) for path in _own_files()]
+        own = [card for path in _own_files() if (card := _entry(path)) is not None]
     except Refused as refusal:
         return CardList(tuple(shipped), str(refusal))
     own.sort(key=lambda card: (card.id != THIS_MACHINE, card.name.casefold(), card.id))
@@ -213,13 +213,14 @@ def _own_files() -> list[Path]:
         raise Refused(f"{folder}: your cards cannot be read ({error.strerror or error})") from None
 
 
-def _entry(path: Path) -> CardEntry:
+def _entry(path: Path) -> CardEntry | None:
+    """None for a file that somebody deleted since it was listed."""
     if path.stem in shipped_ids():
         return CardEntry(path.stem, path.name, True, f"{path.name}: a shipped card has this id; rename the file")
     try:
         return CardEntry(path.stem, _read(path).name, own=True)
     except Refused as refusal:
-        return CardEntry(path.stem, path.name, True, str(refusal))
+        return CardEntry(path.stem, path.name, True, str(refusal)) if os.path.lexists(path) else None
 
 
 def _read(path: Path) -> CardProfile:

@@ -156,6 +156,16 @@ def test_another_card_is_never_replaced_by_accident(own_config: Path) -> None:
     assert save_as(replace(CARD, memory="other"), "Box one", over="box-one").memory == "other"
 
 
+def test_a_card_that_is_deleted_while_all_are_listed_is_no_broken_one(
+    own_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_as(CARD, "here")
+    gone = own_config / "cards" / "gone.toml"
+    files = store._own_files
+    monkeypatch.setattr(store, "_own_files", lambda: [gone, *files()])
+    assert own() == ["here"]
+
+
 def test_long_names_that_begin_alike_are_two_cards(own_config: Path) -> None:
     for ending in ("one", "two"):
         import_card(profile_text(replace(CARD, name=f"{'a' * 60} {ending}")).encode(), "upload.toml")
