@@ -1,29 +1,30 @@
 """`parkdeck`: the page, the engine in a terminal, models, exports, benches. Heavy imports happen inside a command."""
 
-import errno
-import inspect
 import os
 import signal
 import socket
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from app.columns import print_columns
+from app.options import (
+    INTERRUPTED,
+    BackendOption,
+    CardOption,
+    JsonOption,
+    ModelArgument,
+    ModelOption,
+    PresetOption,
+    WeightsOption,
+    told,
+    with_engine_options,
+)
 from app.usage import OneSentence
 
-ERROR = 2
-INTERRUPTED = 130
 ADDRESS = "127.0.0.1"
 PORTS_TRIED = 100
-
-
-def _text(name: str, hint: str) -> Any:
-    return Annotated[str | None, typer.Option(name, help=hint)]
-
 
 MAKE = typer.Typer(
     cls=OneSentence,
@@ -33,68 +34,6 @@ MAKE = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-ModelOption = Annotated[str | None, typer.Option("--model", help="GGUF file, safetensors folder or Hugging Face id.")]
-BackendOption = Annotated[str | None, typer.Option("--backend", help="What runs the model: auto, torch or vllm.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
-ModelArgument = Annotated[str | None, typer.Argument(help="config.json, GGUF file, folder or Hugging Face id.")]
-CardOption = Annotated[str, typer.Option("--card", help="A card's id, or a profile's file.")]
-PresetOption = Annotated[str | None, typer.Option("--preset", help="A model's shape that the card's profile has.")]
-ENGINE_OPTIONS: dict[str, tuple[str, Any]] = {
-    "model": ("PARKDECK_MODEL", ModelOption),
-    "backend": ("PARKDECK_BACKEND", BackendOption),
-    "agents": ("PARKDECK_AGENTS", Annotated[int | None, typer.Option("--agents", help="How many agents take turns.")]),
-    "speed": (
-        "PARKDECK_SPEED",
-        Annotated[float | None, typer.Option("--speed", help="How fast agents think and tools answer; else 1.")],
-    ),
-    "kv_dtype": ("PARKDECK_KV_DTYPE", _text("--kv-dtype", "KV precision at the start: fp16 or q8.")),
-    "policy": ("PARKDECK_POLICY", _text("--policy", "Tier policy: walk-down, recompute-only, resident-only.")),
-    "ceiling": ("PARKDECK_CEILING", _text("--ceiling", "Use this much device memory, no card scale: 15.5GiB.")),
-    "workload": ("PARKDECK_WORKLOAD", _text("--workload", "A shipped workload's name, or a .jsonl file.")),
-}
-"""Options of every command that starts the engine: the variable that the app reads, and the option's type."""
-
-
-def told(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A user's mistake is one sentence and exit status 2, Ctrl-C nothing and status 130; never a traceback."""
-
-    @wraps(command)
-    def run(*args: Any, **options: Any) -> Any:
-        from engine.errors import ParkdeckError
-        from engine.models.stated import one_line
-
-        try:
-            return command(*args, **options)
-        except ParkdeckError as error:
-            typer.echo(one_line(str(error)), err=True)
-            raise typer.Exit(ERROR) from None
-        except OSError as error:
-            # A reader that went away, as `head` does, is no mistake.
-            if error.errno == errno.EPIPE:
-                raise
-            typer.echo(one_line(f"cannot go on ({error}); make room or check permissions, then start again"), err=True)
-            raise typer.Exit(ERROR) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
-
-    return run
-
-
-def with_engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds ENGINE_OPTIONS; the command gets `chosen`, those that were given, as variables of the environment."""
-
-    @wraps(command)
-    def run(**options: Any) -> Any:
-        given = {variable: options.pop(name) for name, (variable, _) in ENGINE_OPTIONS.items()}
-        return command(**options, chosen={name: str(value) for name, value in given.items() if value is not None})
-
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != "chosen"]
-    more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, (_, kind) in ENGINE_OPTIONS.items()
-    ]
-    run.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
-    return run
 
 
 @MAKE.command()
@@ -174,6 +113,7 @@ def plan(
     model: ModelArgument = None,
     card: CardOption = "rx9070xt",
     preset: PresetOption = None,
+    weights: WeightsOption = None,
     slots: Annotated[int | None, typer.Option("--slots", help="Turns that decode together.")] = None,
     context: Annotated[int | None, typer.Option("--context", help="Tokens of an average turn.")] = None,
     long: Annotated[int | None, typer.Option("--long", help="Tokens of one long turn.")] = None,
@@ -181,10 +121,19 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """What fits under a card's ceiling, on paper: running, paused and long turns at fp16 and q8."""
-    from app.paper import run_plan
+    from app.paper import chosen, run_plan
 
     load = {"slots": slots, "mean_context": context, "long_context": long, "max_context": reserve}
-    run_plan(model, card, preset, load, as_json=as_json)
+    run_plan(chosen(model, card, preset, weights), load, as_json=as_json)
+
+
+@MAKE.command()
+@told
+def cards() -> None:
+    """List the card profiles: those that ship and your own."""
+    from app.paper import print_cards
+
+    print_cards()
 
 
 @MAKE.command()
@@ -193,20 +142,21 @@ def prices(
     model: ModelArgument = None,
     card: CardOption = "rx9070xt",
     preset: PresetOption = None,
+    weights: WeightsOption = None,
     context: Annotated[list[int] | None, typer.Option("--context", help="Tokens of a row; may be repeated.")] = None,
     kv_dtype: Annotated[str, typer.Option("--kv-dtype", help="fp16 or q8.")] = "fp16",
     link: Annotated[float | None, typer.Option("--link", help="GB/s to the host and back.")] = None,
     prefill: Annotated[float | None, typer.Option("--prefill", help="Prompt tokens computed per second.")] = None,
     host: Annotated[float | None, typer.Option("--host", help="GB of pinned host memory.")] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="A token by its shape, not as its study rounds.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Preset swap: 147,456 bytes a token, not 147,000.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """What parking costs on a card, on paper: swap out and back against recompute."""
-    from app.paper import run_prices
+    from app.paper import chosen, run_prices
 
     run_prices(
-        model, card, preset, contexts=context or (), store=kv_dtype, link=link, prefill=prefill, host=host,
-        exact=exact, as_json=as_json,
+        chosen(model, card, preset, weights), contexts=context or (), store=kv_dtype, link=link, prefill=prefill,
+        host=host, exact=exact, as_json=as_json,
     )  # fmt: skip
 
 

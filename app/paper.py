@@ -2,41 +2,81 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
 
 from app.columns import print_columns
+from app.sizes import size_of
 from engine.cards.fields import checked_figure
 from engine.cards.model import with_model
 from engine.cards.profile import GIB, CardProfile, Preset
-from engine.cards.store import load_card
+from engine.cards.store import list_cards, load_card
 from engine.errors import Refused
 from engine.layout import Store
 from engine.models.stated import printable
 from engine.paper.ceiling import Fit, Plan, checked_count, load_of, plan
 from engine.paper.prices import CONTEXTS, Prices, prices
 from panels.planner_words import HEADS, filling
+from panels.planner_words import notes as plan_notes
 from panels.prices_text import cell, times
+from panels.prices_text import notes as prices_notes
 from panels.units import axis_unit, count, seconds, short, unit_name
 
 GIVEN = "given on the command line"
 
 
-def chosen(model: str | None, card: str, preset: str | None) -> tuple[CardProfile, Preset]:
-    """The card, and the shape: of a model's own files, of a named preset, or of the card's first. A model's weights
-    take the place of the card's. Raises Refused or ModelError."""
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """`notes`: what of `card` was not said of this model."""
+
+    card: CardProfile
+    preset: Preset
+    notes: tuple[str, ...] = ()
+
+
+def chosen(model: str | None, card: str, preset: str | None, weights: str | None) -> Chosen:
+    """The card, and the shape: of a model's own files, of a named preset, or of the card's first. The model's weights,
+    or those given, take the place of the card's. Raises Refused or ModelError."""
     profile = load_card(card)
+    given = None if weights is None else size_of(weights)
     if model is None:
-        return profile, profile.preset(preset) if preset else profile.presets[0]
+        shape = profile.preset(preset) if preset else profile.presets[0]
+        return Chosen(with_model(profile, shape, given, GIVEN) if given is not None else profile, shape)
     if preset:
         raise Refused(f"a model and --preset {preset} exclude each other; give one of them")
     from engine.models.layout_reader import read_layout
 
     read = read_layout(model)
     shape = Preset(read.layout, "published", read.source)
-    return with_model(profile, shape, read.weights_bytes), shape
+    if given is not None:
+        loaded = with_model(profile, shape, given, GIVEN)
+    else:
+        loaded = with_model(profile, shape, read.weights_bytes)
+    return Chosen(loaded, shape, of_another(profile, loaded))
+
+
+def of_another(card: CardProfile, loaded: CardProfile) -> tuple[str, ...]:
+    """What stays the card's though the model is another."""
+    whose = f", which are of {card.model}" if card.model else ""
+    kept = "Decode step and prefill rate" if loaded.weights != card.weights else "Weights, decode step and prefill rate"
+    hint = "" if loaded.weights != card.weights else "; give the model's own with --weights 8.5GiB"
+    return (f"{kept} are the card's{whose}{hint}.",)
+
+
+def print_cards() -> None:
+    """Each card with what it has and the shapes that it names; one that cannot be read has its reason on stderr."""
+    found = list_cards()
+    for problem in (found.problem, *(entry.problem for entry in found.cards)):
+        if problem:
+            typer.echo(printable(problem), err=True)
+    rows = []
+    for entry in found.usable():
+        card = load_card(entry.id)
+        presets = ", ".join(preset.name for preset in card.presets)
+        rows.append((card.id, card.name, f"{card.usable.value:g} {card.usable.unit}", card.model, presets))
+    print_columns("card", "name", "usable", "model", "presets", rows=[tuple(map(printable, row)) for row in rows])
 
 
 def changed(card: CardProfile, **figures: tuple[float | None, str]) -> CardProfile:
@@ -49,15 +89,14 @@ def changed(card: CardProfile, **figures: tuple[float | None, str]) -> CardProfi
     return replace(card, **given)
 
 
-def run_plan(model: str | None, card: str, preset: str | None, load: dict[str, int | None], *, as_json: bool) -> None:
+def run_plan(choice: Chosen, load: dict[str, int | None], *, as_json: bool) -> None:
     """`load`: fields of Load, None for the card's own."""
-    profile, shape = chosen(model, card, preset)
     given: dict[str, Any] = {name: checked_count(name, value) for name, value in load.items() if value is not None}
-    made = plan(profile, shape.layout, replace(load_of(profile), **given))
+    made = plan(choice.card, choice.preset.layout, replace(load_of(choice.card), **given))
     if as_json:
         typer.echo(json.dumps(plan_object(made)))
     else:
-        _print_plan(made, shape)
+        _print_plan(made, choice)
 
 
 def plan_object(made: Plan) -> dict[str, dict[str, Any]]:
@@ -81,9 +120,9 @@ def _fit_object(made: Plan, fit: Fit) -> dict[str, Any]:
     }
 
 
-def _print_plan(made: Plan, shape: Preset) -> None:
+def _print_plan(made: Plan, choice: Chosen) -> None:
     card, load = made.card, made.load
-    typer.echo(_heading(card, shape))
+    typer.echo(_heading(card, choice.preset))
     unit = axis_unit(card.usable.amount)
 
     def sized(nbytes: float) -> str:
@@ -108,13 +147,11 @@ def _print_plan(made: Plan, shape: Preset) -> None:
         ("decode step", *(seconds(fit.step_s) for fit in made.fits.values())),
     ]
     print_columns("", *(HEADS[store] for store in made.fits), rows=rows, numbers=True)
-    _print_notes(shape.layout.notes)
+    _print_notes((*plan_notes(made, choice.preset), *choice.notes))
 
 
 def run_prices(
-    model: str | None,
-    card: str,
-    preset: str | None,
+    choice: Chosen,
     *,
     contexts: Sequence[int],
     store: str,
@@ -125,17 +162,16 @@ def run_prices(
     as_json: bool,
 ) -> None:
     """`link` in GB/s each way, `prefill` in tok/s, `host` in GB; None for the card's own."""
-    profile, shape = chosen(model, card, preset)
     both = (link, "GB/s")
-    profile = changed(profile, link_out=both, link_back=both, prefill=(prefill, "tok/s"), pinned_host=(host, "GB"))
+    profile = changed(choice.card, link_out=both, link_back=both, prefill=(prefill, "tok/s"), pinned_host=(host, "GB"))
     if store not in (Store.FP16, Store.Q8):
         raise Refused(f"--kv-dtype {store!r} is no KV precision; choose fp16 or q8")
     asked = tuple(checked_count("mean_context", tokens) for tokens in contexts) or CONTEXTS
-    made = prices(profile, shape, store=Store(store), exact=exact)
+    made = prices(profile, choice.preset, store=Store(store), exact=exact)
     if as_json:
         typer.echo(json.dumps(prices_object(made, asked)))
     else:
-        _print_prices(profile, shape, made, asked)
+        _print_prices(replace(choice, card=profile), choice.card, made, asked)
 
 
 def prices_object(made: Prices, contexts: Sequence[int] = CONTEXTS) -> dict[str, Any]:
@@ -160,8 +196,9 @@ def prices_object(made: Prices, contexts: Sequence[int] = CONTEXTS) -> dict[str,
     }
 
 
-def _print_prices(card: CardProfile, shape: Preset, made: Prices, contexts: Sequence[int]) -> None:
-    typer.echo(_heading(card, shape))
+def _print_prices(choice: Chosen, stored: CardProfile, made: Prices, contexts: Sequence[int]) -> None:
+    """`stored`: the card without what was given on the command line."""
+    typer.echo(_heading(choice.card, choice.preset))
     out, back = (short(rate / 1e9) for rate in (made.out_bytes_per_s, made.back_bytes_per_s))
     typer.echo(f"Copies {out} GB/s out and {back} GB/s back; prefill {short(made.prefill_tokens_per_s)} tok/s.")
     rows = [
@@ -175,12 +212,14 @@ def _print_prices(card: CardProfile, shape: Preset, made: Prices, contexts: Sequ
         for row in made.rows(contexts)
     ]
     print_columns("context", "KV", "out and back", "recompute", "ratio", rows=rows, numbers=True)
+    where = "" if made.fixed_ratio else f" {made.context:,} tokens"
+    turns = "" if made.fixed_ratio else f", in turns of {made.context:,}"
     typer.echo(
-        f"Recomputing breaks even at {made.break_even_prefill_tok_s:,.0f} tok/s of prefill, against the way back alone "
-        f"at {made.break_even_restore_only_tok_s:,.0f}."
+        f"Recomputing{where} breaks even at {made.break_even_prefill_tok_s:,.0f} tok/s of prefill, "
+        f"against the way back alone at {made.break_even_restore_only_tok_s:,.0f}."
     )
-    typer.echo(f"The card holds {made.card_tokens:,} KV tokens, the pinned host memory {made.host_tokens:,}.")
-    _print_notes(shape.layout.notes)
+    typer.echo(f"The card holds {made.card_tokens:,} KV tokens, the pinned host memory {made.host_tokens:,}{turns}.")
+    _print_notes((*prices_notes(made, stored, choice.preset), *choice.notes))
 
 
 def _print_notes(notes: Sequence[str]) -> None:
@@ -190,4 +229,5 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 def _heading(card: CardProfile, shape: Preset) -> str:
     measured = f"its rates measured {card.calibration.at}" if card.calibration else "nothing measured on this machine"
-    return printable(f"{card.name}, {shape.name}: modelled from the card's profile, {measured}.")
+    whose = f" ({card.model})" if card.model and card.model != shape.name else ""
+    return printable(f"{card.name}{whose}, shape {shape.name}: modelled from the card's profile, {measured}.")

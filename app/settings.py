@@ -2,11 +2,11 @@
 
 import math
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from app.deck import DEFAULT_WORKLOAD, DeckConfig
+from app.sizes import size_of
 from engine.body import BodyConfig, chosen_backend
 from engine.errors import Refused
 from engine.host import HostConfig
@@ -15,9 +15,6 @@ from engine.policies import policy_named
 from engine.workload.readers import load_workload
 from engine.workload.swarm import checked_agents, checked_speed
 
-UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 10**3, "MB": 10**6, "GB": 10**9, "": 1}
-SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B?)\s*")
-LARGEST_SIZE = 2**63 - 1
 OFF = frozenset({"0", "off", "no", "false"})
 
 
@@ -49,17 +46,6 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
     if agents:
         config = replace(config, agents=checked_agents(_whole("PARKDECK_AGENTS", agents)))
     return replace(config, speed=checked_speed(_number("PARKDECK_SPEED", speed))) if speed else config
-
-
-def size_of(text: str) -> int:
-    """Bytes of '15.5GiB', '512 MiB' or '16GB'. Raises Refused; GiB are powers of two, GB powers of ten."""
-    match = SIZE.fullmatch(text)
-    if match is None or match[2] not in UNITS:
-        raise Refused(f"{text!r} is no size; give a number and a unit, such as 15.5GiB or 512MiB")
-    found = float(match[1]) * UNITS[match[2]]
-    if found > LARGEST_SIZE:
-        raise Refused("that size is larger than any memory; give a number and a unit, such as 15.5GiB or 512MiB")
-    return round(found)
 
 
 def _on(environment: Mapping[str, str], name: str) -> bool:

@@ -6,8 +6,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from engine.models.stated import one_line
-
 # The base of every such mistake: an unknown command or option, a value that is missing or of the wrong kind.
 _Usage = typer.BadParameter.__mro__[1]
 
@@ -28,6 +26,8 @@ class OneSentence(TyperGroup):
 
 
 def _told(error: Any) -> int:
+    from engine.models.stated import one_line
+
     # Without a command the help is printed, and nothing is left to say.
     if message := error.format_message():
         command = error.ctx.command_path if error.ctx else "parkdeck"

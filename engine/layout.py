@@ -60,6 +60,15 @@ class TurnLayout:
         """What each token adds while no window is full."""
         return sum(group.bytes_per_token(store) for group in self.groups)
 
+    @property
+    def window(self) -> int | None:
+        """The largest window: past it only layers without one grow. None where no layer has one."""
+        return max((group.window for group in self.groups if group.window is not None), default=None)
+
+    def tail_bytes_per_token(self, store: Store) -> int:
+        """What each token adds once every window is full."""
+        return sum(group.bytes_per_token(store) for group in self.groups if group.window is None)
+
     def kv_bytes(self, tokens: int, store: Store) -> int:
         """The KV alone of a turn of `tokens` tokens: what a decode step reads of it."""
         return sum(group.bytes_per_token(store) * group.held(tokens) for group in self.groups)

@@ -4,8 +4,10 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
+from engine.cards.edit import BY_HAND
+from engine.cards.fields import checked_figure
 from engine.cards.model import with_model
-from engine.cards.profile import CardProfile, Preset
+from engine.cards.profile import GIB, CardProfile, Preset
 from engine.cards.store import DEFAULT_CARD, THIS_MACHINE, CardEntry, CardList, delete, list_cards, load_card
 from engine.errors import BadField, ParkdeckError, Refused
 from engine.layout import Store
@@ -107,14 +109,43 @@ def _model(card: CardProfile) -> Choice:
 def _read_model(card: CardProfile, model: ReadModel) -> Choice:
     """The model that was read, on the card; the card's first preset where it has no room for it."""
     try:
-        loaded = with_model(card, model.preset, model.weights_bytes)
+        loaded = _with_weights(card, model)
     except BadField as refusal:
         st.markdown(f":small[:red[{plain(str(refusal))}]]")
         st.caption(f"The page shows {plain(card.presets[0].name)} instead.")
         return Choice(card, card.presets[0])
-    weights = "the card's weights" if loaded is card else f"{size(model.weights_bytes)} of weights from its files"
-    st.caption(f"With {weights}; decode step and prefill rate stay the card's.")
+    whose = f", which are of {plain(card.model)}" if card.model else ""
+    st.caption(f"Decode step and prefill rate stay the card's{whose}.")
     return Choice(loaded, model.preset)
+
+
+def _with_weights(card: CardProfile, model: ReadModel) -> CardProfile:
+    """The card with the model's weights: from its files, or as the user states them. Raises BadField."""
+    if model.weights_bytes is not None:
+        st.caption(f"With {size(model.weights_bytes)} of weights from its files.")
+        return with_model(card, model.preset, model.weights_bytes)
+    st.session_state.paper_weights = model.stated_gib
+    st.number_input(
+        "Its weights, GiB",
+        key="paper_weights",
+        value=None,
+        step=0.1,
+        format="%.10g",
+        placeholder=f"the card's {card.weights.amount / GIB:.4g}",
+        help="Its config does not tell them. On the device, at the quantisation that you use.",
+        on_change=_stated_weights,
+    )
+    if model.stated_gib is None:
+        st.markdown(":small[:orange[Its weights are not known: the card's are counted until you state them.]]")
+        return card
+    checked_figure("weights", model.stated_gib, "GiB", "assumed", BY_HAND)
+    return with_model(card, model.preset, round(model.stated_gib * GIB), BY_HAND)
+
+
+def _stated_weights() -> None:
+    now = kept()
+    if now.model is not None:
+        keep(replace(now, model=replace(now.model, stated_gib=st.session_state.paper_weights)))
 
 
 def _chosen_model() -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import streamlit as st
 
-from engine.cards.edit import BY_HAND, Edited, Entry, edited, entry_of
+from engine.cards.edit import ABOUT, BY_HAND, Edited, Entry, edited, entry_of
 from engine.cards.fields import FIELDS, Field
 from engine.cards.profile import KNOWN, CardProfile
 from engine.cards.store import CardEntry, delete, import_card, save_as
@@ -73,6 +73,11 @@ def _form(card: CardProfile, name: str) -> Edited:
         f"A value that is changed while its source is left as it is becomes *assumed*, *{BY_HAND}*. "
         "GiB = 2^30 bytes, GB = 10^9 bytes."
     )
+    about = {}
+    for column, (field, label) in zip(st.columns(len(ABOUT), gap="small"), ABOUT.items(), strict=True):
+        with column:
+            about[field] = st.text_input(label, getattr(card, field), key=f"card_edit_{field}", max_chars=LONGEST_NAME)
+            beside[field] = st.container()
     entries = {}
     for title, fields in GROUPS.items():
         heads = (title, *(HEADS if title == next(iter(GROUPS)) else [""] * len(HEADS)))
@@ -82,7 +87,7 @@ def _form(card: CardProfile, name: str) -> Edited:
             with st.container(gap=None):
                 entries[field] = _row(field, entry_of(getattr(card, field)))
                 beside[field] = st.container()
-    result = edited(card, name, entries)
+    result = edited(card, name, entries, about)
     for field, problem in result.problems.items():
         with beside[field]:
             st.markdown(f":red[{plain(problem)}]")

@@ -14,11 +14,13 @@ _KEY = "paper_kept"
 
 @dataclass(frozen=True, slots=True)
 class ReadModel:
-    """A model's shape from its own files, and the bytes of its weights where they tell them."""
+    """A model's shape from its own files, and the bytes of its weights where they tell them. `stated_gib`: what the
+    user says they are, where they do not."""
 
     wanted: str
     preset: Preset
     weights_bytes: int | None
+    stated_gib: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

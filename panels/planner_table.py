@@ -8,12 +8,13 @@ from typing import Any
 
 import streamlit as st
 
+from engine.cards.profile import Preset
 from engine.paper.ceiling import Fit, Plan
 from engine.record.cells import neutralised
 from engine.words import counted
 from panels import components
 from panels.palette import ThemeName, palette
-from panels.planner_words import HEADS
+from panels.planner_words import HEADS, notes
 from panels.units import axis_unit, common_unit, speed, unit_name
 
 
@@ -68,18 +69,6 @@ def rows(plan: Plan) -> tuple[Row, ...]:
     )  # fmt: skip
 
 
-def notes(plan: Plan) -> tuple[str, ...]:
-    """What the model's shape says of itself, and where the load goes beyond the model's own context."""
-    limit = plan.layout.max_context
-    asked = {"Mean": plan.load.mean_context, "Long": plan.load.long_context, "Largest": plan.load.max_context}
-    beyond = [
-        f"{name} context of {tokens:,} tokens is beyond the {limit:,} that the model itself allows."
-        for name, tokens in asked.items()
-        if limit is not None and tokens > limit
-    ]
-    return (*plan.layout.notes, *beyond)
-
-
 def as_csv(plan: Plan) -> bytes:
     """The table, unrounded: sizes in bytes, times in seconds, rates in tokens per second; empty where there is none."""
     text = io.StringIO()
@@ -125,9 +114,9 @@ def render(plan: Plan, theme: ThemeName) -> None:
     components.figures(table, key="planner_table")
 
 
-def render_notes(plan: Plan, theme: ThemeName) -> None:
+def render_notes(plan: Plan, preset: Preset, theme: ThemeName) -> None:
     """Nothing where there is nothing to note."""
-    if told := notes(plan):
+    if told := notes(plan, preset):
         table = {"head": [], "rows": [], "notes": told, "colours": components.colours(palette(theme))}
         components.figures(table, key="planner_notes")
 

@@ -1,7 +1,8 @@
 """The planner in sentences: what the page is about, and what its charts show, for those who do not see them."""
 
-from engine.layout import Store
-from engine.paper.ceiling import Plan
+from engine.cards.profile import Preset
+from engine.layout import Store, TurnLayout
+from engine.paper.ceiling import Plan, load_of
 from engine.words import counted
 from panels.units import axis_unit, size, size_in, trimmed, unit_name
 
@@ -75,3 +76,28 @@ def _peak(plan: Plan) -> str:
     highest = max(state.used_q8_bytes for state in plan.states)
     over = highest - plan.card.usable.amount
     return f"the columns' turns then reach {size(highest)} at most" if over <= 0 else f"they then go {size(over)} over"
+
+
+def shape_notes(layout: TurnLayout) -> tuple[str, ...]:
+    """What the shape says of itself, and what a token adds once its windows are full."""
+    if layout.window is None:
+        return layout.notes
+    tail = layout.tail_bytes_per_token(Store.FP16)
+    return (
+        *layout.notes,
+        f"Bytes per token hold while no window is full; past {layout.window:,} tokens a token adds {tail:,} B at fp16.",
+    )
+
+
+def notes(plan: Plan, preset: Preset) -> tuple[str, ...]:
+    """What the model's shape says of itself; what its study prints otherwise, at the study's own load; and where the
+    load goes beyond the model's own context."""
+    studied = preset.plan_notes if plan.load == load_of(plan.card) else ()
+    limit = plan.layout.max_context
+    asked = {"Mean": plan.load.mean_context, "Long": plan.load.long_context, "Largest": plan.load.max_context}
+    beyond = [
+        f"{name} context of {tokens:,} tokens is beyond the {limit:,} that the model itself allows."
+        for name, tokens in asked.items()
+        if limit is not None and tokens > limit
+    ]
+    return (*shape_notes(plan.layout), *studied, *beyond)

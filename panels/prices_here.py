@@ -7,7 +7,11 @@ from typing import Any
 
 import streamlit as st
 
+from engine.cards.profile import CardProfile
+from engine.cards.store import THIS_MACHINE, list_cards, load_card
 from engine.costs import Costs
+from engine.errors import Refused
+from engine.layout import Store
 from engine.snapshot import Snapshot
 from panels import components, fields
 from panels.deck_view import DeckView
@@ -18,10 +22,12 @@ REFRESH_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """`costs`: measured, all of them above zero. `bytes_per_token`: of the engine's model at its present precision."""
+    """`costs`: measured, all of them above zero. `bytes_per_token`: of the engine's model at its present precision.
+    `calibrated`: the day of the calibration that they are from, '' for what the running engine measures."""
 
     costs: Costs
     bytes_per_token: int
+    calibrated: str = ""
 
     def way_back_s(self, tokens: int) -> float:
         return tokens * self.bytes_per_token / self.costs.swap_in_bytes_per_s
@@ -45,18 +51,47 @@ def here(snapshot: Snapshot | None) -> Here | None:
 
 
 def of_deck(deck: DeckView | None) -> Here | None:
-    return here(deck.control.snapshot) if deck else None
+    """What the running engine measures; without one, what the last calibration did."""
+    return (here(deck.control.snapshot) if deck else None) or _calibrated()
+
+
+def of_card(card: CardProfile) -> Here | None:
+    """None for a card that was not calibrated."""
+    if card.calibration is None:
+        return None
+    costs = Costs(
+        card.link_out.amount,
+        card.link_back.amount,
+        card.prefill.amount,
+        card.decode_base.amount,
+        card.decode_per_turn.amount,
+    )
+    return Here(costs, card.presets[0].layout.bytes_per_token(Store.FP16), card.calibration.at[:10])
+
+
+def _calibrated() -> Here | None:
+    entry = list_cards().find(THIS_MACHINE)
+    if entry is None or entry.problem:
+        return None
+    try:
+        return of_card(load_card(THIS_MACHINE))
+    except Refused:
+        return None
+
+
+def _lead(now: Here) -> str:
+    return f"calibrated here on {now.calibrated}" if now.calibrated else "measured here"
 
 
 def link_line(now: Here | None) -> str:
     if now is None:
         return "measured here: n/a"
     out, back = (rate / GB for rate in (now.costs.swap_out_bytes_per_s, now.costs.swap_in_bytes_per_s))
-    return f"measured here: {short(out)} GB/s out, {short(back)} back"
+    return f"{_lead(now)}: {short(out)} GB/s out, {short(back)} back"
 
 
 def prefill_line(now: Here | None) -> str:
-    return "measured here: n/a" if now is None else f"measured here: {short(now.costs.prefill_tokens_per_s)} tok/s"
+    return "measured here: n/a" if now is None else f"{_lead(now)}: {short(now.costs.prefill_tokens_per_s)} tok/s"
 
 
 def mark(options: Sequence[float], value: float | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from engine.cards.profile import CardProfile, Preset
 from engine.paper.prices import CONTEXTS, PriceRow, Prices
 from panels import components
 from panels.palette import ThemeName, palette
-from panels.prices_text import cell, duration, times
+from panels.prices_text import cell, duration, notes, times
 
 HEAD = ("tokens", "KV", "out and back", "recompute", "ratio")
 CSV_HEAD = ("tokens", "kv_bytes", "swap_ms", "restore_ms", "recompute_s", "ratio", "restore_ratio")
@@ -70,7 +70,7 @@ def sentence(listed: Prices) -> str:
 
 
 def render(listed: Prices, card: CardProfile, preset: Preset, theme: ThemeName) -> None:
-    components.figures(table(listed, preset.layout.notes, theme), key="prices_table")
+    components.figures(table(listed, notes(listed, card, preset), theme), key="prices_table")
     name = components.file_name(f"prices-{card.id}-{preset.name}-{listed.store}")
     st.download_button(
         "Table as CSV", text(listed), file_name=f"{name}.csv", mime="text/csv", key="prices_csv",

@@ -1,7 +1,12 @@
 """Figures of the price list as people read them: times from ns to years, decimal sizes, ratios."""
 
+from engine.cards.profile import CardProfile, Preset
+from engine.layout import Store
+from engine.paper.prices import Prices
+from panels.planner_words import shape_notes
 from panels.units import short
 
+LINEAR = "A recompute is tokens / prefill rate: that prefill slows down as the context grows is not modelled."
 MINUTE, HOUR, DAY, YEAR = 60.0, 3_600.0, 86_400.0, 31_557_600.0
 TIMES = (
     (1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"), (2 * MINUTE, "min"), (2 * HOUR, "h"), (2 * DAY, "days"),
@@ -36,3 +41,11 @@ def times(ratio: float) -> str:
 def cell(value: float, digits: int) -> str:
     """A figure of a column: `digits` after the point, more where the value would vanish."""
     return f"{value:,.{digits}f}" if value >= 10.0 ** (1 - digits) or value == 0 else f"{value:.3g}"
+
+
+def notes(listed: Prices, card: CardProfile, preset: Preset) -> tuple[str, ...]:
+    """What the model's shape says of itself; what its study prints otherwise, at the study's own rates; and what is
+    left out."""
+    rates = (listed.out_bytes_per_s, listed.back_bytes_per_s, listed.prefill_tokens_per_s)
+    own = rates == (card.link_out.amount, card.link_back.amount, card.prefill.amount) and listed.store is Store.FP16
+    return (*shape_notes(preset.layout), *(preset.prices_notes if own else ()), LINEAR)

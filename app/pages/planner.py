@@ -39,7 +39,7 @@ def page(deck: DeckView | None) -> None:
             planner_table.download(plan)
         with beside:
             planner_measured.render(plan, deck, theme)
-            planner_table.render_notes(plan, theme)
+            planner_table.render_notes(plan, choice.preset, theme)
         st.markdown("#### Reserving the largest context against overcommitting")
         planner_reserve.render(plan, theme)
         st.caption(plain(planner_words.reserve_text(plan)))

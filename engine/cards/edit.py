@@ -1,12 +1,12 @@
 """A profile from what somebody typed into a form: every figure is checked, and every wrong one has its sentence."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.cards.fields import FIELDS, checked_figure
-from engine.cards.profile import CardProfile, Figure
+from engine.cards.profile import CardProfile, Figure, Preset
 from engine.cards.read import LONGEST_TEXT, check_profile
 from engine.errors import BadField
 
@@ -40,10 +40,16 @@ def entry_of(figure: Figure) -> Entry:
     return Entry(f"{figure.value:.15g}", figure.unit, figure.known, figure.source)
 
 
-def edited(card: CardProfile, name: str, entries: Mapping[str, Entry]) -> Edited:
+ABOUT = {"memory": "Memory", "architecture": "Architecture", "model": "Model"}
+"""What a card says of itself in words, and how a form calls it."""
+
+
+def edited(
+    card: CardProfile, name: str, entries: Mapping[str, Entry], about: Mapping[str, str] | None = None
+) -> Edited:
     """`card` with the figures of `entries` (all of FIELDS). A value that was changed while its source was left as it
-    was is no longer what that source says: it becomes assumed, set by hand. A study's room for KV goes
-    with its card."""
+    was is no longer what that source says: it becomes assumed, set by hand. What a study says of its card goes with
+    it. `about`: words of ABOUT, None for those that the card has."""
     problems: dict[str, str] = {}
     figures: dict[str, Any] = {}
     for field in FIELDS:
@@ -54,18 +60,29 @@ def edited(card: CardProfile, name: str, entries: Mapping[str, Entry]) -> Edited
     stated = name.strip()
     if not stated or len(stated) > LONGEST_TEXT:
         problems["name"] = f"The name is {'too long' if stated else 'empty'}; give 1 to {LONGEST_TEXT} characters"
+    words: dict[str, Any] = {field: text.strip() for field, text in (about or {}).items()}
+    for field, text in words.items():
+        if len(text) > LONGEST_TEXT:
+            problems[field] = f"{ABOUT[field]} is too long; give at most {LONGEST_TEXT} characters"
     if problems:
         return Edited(None, problems)
-    changed = replace(card, name=stated, **figures)
+    changed = replace(card, name=stated, **figures, **words)
     try:
         check_profile(changed)
     except BadField as refusal:
         return Edited(None, {refusal.field: str(refusal)})
     if any(getattr(changed, field) != getattr(card, field) for field in MEASURED):
         changed = replace(changed, calibration=None)
-    if any(getattr(changed, field).amount != getattr(card, field).amount for field in ROOM):
-        changed = replace(changed, presets=tuple(replace(preset, kv_room=None) for preset in changed.presets))
+    moved = {field for field in FIELDS if getattr(changed, field).amount != getattr(card, field).amount}
+    if moved:
+        changed = replace(changed, presets=tuple(_without_study(preset, moved) for preset in changed.presets))
     return Edited(changed, {})
+
+
+def _without_study(preset: Preset, moved: Set[str]) -> Preset:
+    """What a study says of its own card is not true of another."""
+    room = None if moved & ROOM else preset.kv_room
+    return replace(preset, kv_room=room, plan_notes=(), prices_notes=())
 
 
 def _figure(field: str, entry: Entry, before: Figure) -> Figure:

@@ -3,17 +3,18 @@
 from dataclasses import replace
 
 from engine.cards.fields import checked_figure
-from engine.cards.profile import GIB, CardProfile, Preset
+from engine.cards.profile import GIB, CardProfile, Known, Preset
 from engine.cards.read import check_profile
 from engine.errors import BadField
 
 
-def with_model(card: CardProfile, preset: Preset, weights_bytes: int | None) -> CardProfile:
+def with_model(card: CardProfile, preset: Preset, weights_bytes: int | None, given: str = "") -> CardProfile:
     """The card whose weights are the model's, where its files tell them; decode step and prefill rate stay the card's.
-    Raises BadField for weights that leave no bytes for KV."""
+    `given`: who has stated the weights instead. Raises BadField for weights that leave no bytes for KV."""
     if weights_bytes is None:
         return card
-    weights = checked_figure("weights", weights_bytes, "B", "measured", preset.source)
+    known: Known = "assumed" if given else "measured"
+    weights = checked_figure("weights", weights_bytes, "B", known, given or preset.source)
     loaded = replace(card, weights=weights, model=preset.name)
     try:
         check_profile(loaded)

@@ -8,6 +8,7 @@ from engine.layout import TurnLayout
 
 Known = Literal["measured", "published", "assumed"]
 KNOWN: tuple[Known, ...] = get_args(Known)
+NOTES = ("plan_notes", "prices_notes")
 GIB = 1 << 30
 UNITS: dict[str, float] = {
     "B": 1,
@@ -44,13 +45,16 @@ class Figure:
 class Preset:
     """A model's shape as one study or config has it. `rounded_bytes_per_token`: what a study's own price tables count a
     token with at fp16, where that is not what the shape gives; `kv_room`: the bytes that the study has for KV, where it
-    says so apart from the ceiling."""
+    says so apart from the ceiling. `plan_notes`, `prices_notes`: where a figure that the study prints is not the right
+    one, true of the profile's own figures and load alone."""
 
     layout: TurnLayout
     known: Known
     source: str
     rounded_bytes_per_token: Figure | None = None
     kv_room: Figure | None = None
+    plan_notes: tuple[str, ...] = ()
+    prices_notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

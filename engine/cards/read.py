@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.cards.fields import FIELDS, checked_figure, checked_known, checked_source, finite, said
 from engine.cards.profile import (
+    NOTES,
     UNITS,
     Calibration,
     CardProfile,
@@ -120,12 +121,18 @@ def _preset(entry: object) -> Preset:
         raise BadField("presets", f"{where} groups are no list of layer groups; give [[presets.groups]]")
     state = _count(table, "state_bytes", where, default=0, high=LARGEST_STATE)
     limit = _count(table, "max_context", where, default=0, high=LARGEST_STATE) or None
-    notes = table.get("notes", [])
-    if not isinstance(notes, list) or not all(isinstance(note, str) and len(note) <= LONGEST_TEXT for note in notes):
-        raise BadField("presets", f"{where} notes are no list of texts of at most {LONGEST_TEXT} characters")
-    layout = TurnLayout(name, read, state, limit, tuple(notes))
+    layout = TurnLayout(name, read, state, limit, _notes(table, "notes", where))
     known, source = _origin(table, where)
-    return Preset(layout, known, source, *(_stated(table, part, where) for part in (_ROUNDED, _KV_ROOM)))
+    rounded, room = (_stated(table, part, where) for part in (_ROUNDED, _KV_ROOM))
+    plan_notes, prices_notes = (_notes(table, part, where) for part in NOTES)
+    return Preset(layout, known, source, rounded, room, plan_notes, prices_notes)
+
+
+def _notes(table: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:
+    notes = table.get(name, [])
+    if not isinstance(notes, list) or not all(isinstance(note, str) and len(note) <= LONGEST_TEXT for note in notes):
+        raise BadField("presets", f"{where} {name} are no list of texts of at most {LONGEST_TEXT} characters")
+    return tuple(notes)
 
 
 def _group(table: Mapping[str, Any], where: str) -> LayerGroup:

@@ -93,6 +93,8 @@ def load_card(id_or_path: str | Path = DEFAULT_CARD) -> CardProfile:
     if (entry := cards.find(wanted)) is not None and entry.own:
         return replace(_read(cards_dir() / f"{wanted}.toml"), id=wanted)
     if not _is_file(path):
+        if wanted == THIS_MACHINE:
+            raise Refused("this machine has not been measured yet; run `parkdeck calibrate`")
         names = ", ".join(card.id for card in cards.usable())
         raise Refused(f"there is no card {wanted[:80]!r}; name a file or one of {names}")
     return read_profile(path)

@@ -6,7 +6,7 @@ from typing import Any
 import tomli_w
 
 from engine.cards.fields import FIELDS
-from engine.cards.profile import CardProfile, Figure, Preset
+from engine.cards.profile import NOTES, CardProfile, Figure, Preset
 
 HEAD = """\
 # A card profile for Parkdeck. Every figure says where it is from and how it is known: "measured", "published" or
@@ -35,6 +35,7 @@ def _preset(preset: Preset) -> dict[str, Any]:
         stated["max_context"] = layout.max_context
     if layout.notes:
         stated["notes"] = list(layout.notes)
+    stated |= {name: list(notes) for name in NOTES if (notes := getattr(preset, name))}
     figures: dict[str, Figure | None] = {
         "rounded_bytes_per_token": preset.rounded_bytes_per_token,
         "kv_room": preset.kv_room,

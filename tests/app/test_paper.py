@@ -77,6 +77,9 @@ def test_prices_take_contexts_and_rates() -> None:
     [
         ("plan --card nope", "there is no card 'nope'"),
         ("plan --preset nope", "has no preset 'nope'; choose ceiling"),
+        ("plan --weights much", "'much' is no size"),
+        ("plan --weights 40GiB", "leave no bytes for KV"),
+        ("plan --card this-machine", "run `parkdeck calibrate`"),
         ("plan --context 0", "Mean context 0 tokens is out of range"),
         ("plan --long -1", "Long context -1 tokens is out of range"),
         ("plan --slots 99999999999999999999999", "Slots 99999999999999999999999 turns is out of range"),
@@ -128,3 +131,29 @@ def test_a_full_disk_behind_the_output_is_one_sentence() -> None:
     assert done.returncode == 2
     assert "No space left on device" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_cards_lists_what_there_is() -> None:
+    done = run("cards")
+    assert done.exit_code == 0
+    assert "rx9070xt" in done.output
+    assert "ceiling, swap, qwen3.5-9b" in done.output
+
+
+def test_a_model_by_its_config_alone_keeps_the_cards_weights_and_says_so(tmp_path: Path) -> None:
+    config = {"model_type": "llama", "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+              "hidden_size": 4096, "max_position_embeddings": 131072}  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    told = run("plan", str(tmp_path)).output
+    assert "131,072 B" in told
+    assert "Weights, decode step and prefill rate are the card's, which are of 9B at Q4_K_M" in told
+    given = run("plan", str(tmp_path), "--weights", "4.5GiB").output
+    assert "weights 4.5 GiB" in given
+    assert "Decode step and prefill rate are the card's" in given
+
+
+def test_a_studys_notes_stand_at_its_own_load_alone() -> None:
+    assert "11 paused turns fit and not 12" in run("plan").output
+    assert "11 paused turns fit" not in run("plan", "--context", "32768").output
+    assert "340,000" in run("prices", "--preset", "swap").output
+    assert "340,000" not in run("prices", "--preset", "swap", "--link", "25").output

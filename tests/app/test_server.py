@@ -17,6 +17,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from app import server, settings, shelf
+from app.sizes import size_of
 from engine.errors import BadKnob, Refused
 from engine.geometry import KVDtype
 from engine.snapshot import HostState, Snapshot
@@ -181,13 +182,13 @@ def test_settings_from_the_environment() -> None:
     ("text", "nbytes"), [("1GiB", 1073741824), ("1 GB", 10**9), ("512MiB", 536870912), ("1000", 1000)]
 )
 def test_sizes_keep_gib_and_gb_apart(text: str, nbytes: int) -> None:
-    assert settings.size_of(text) == nbytes
+    assert size_of(text) == nbytes
 
 
 @pytest.mark.parametrize("text", ["lots", "1.5.5GiB", "-1GiB", "1XiB", "", "nanGiB"])
 def test_sizes_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(Refused, match="is no size"):
-        settings.size_of(text)
+        size_of(text)
 
 
 @pytest.mark.parametrize(

@@ -238,10 +238,11 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def read_layout(choice: str) -> Paper:
         asked.append(choice)
-        if choice not in ("org/small", "org/large"):
+        if choice not in ("org/small", "org/large", "org/bare"):
             raise ModelError(f"{choice}: no such file, and not on Hugging Face")
         layout = uniform(choice, KVGeometry(layers=10, kv_heads=2, head_dim=64))
-        return Paper(layout, 3 * GIB if choice == "org/small" else 300 * GIB, "config.json of it")
+        weights = {"org/small": 3 * GIB, "org/large": 300 * GIB}.get(choice)
+        return Paper(layout, weights, "config.json of it")
 
     module: Any = ModuleType("engine.models.layout_reader")
     module.read_layout = read_layout
@@ -255,12 +256,27 @@ def test_another_model_is_read_once_and_brings_its_weights(own_config: Path, rea
     assert choice(tab).preset.name == "org/small"
     weights = choice(tab).card.weights
     assert (weights.amount, weights.known, weights.source) == (3 * GIB, "measured", "config.json of it")
-    assert "decode step and prefill rate stay the card's" in texts(tab)
+    assert "Decode step and prefill rate stay the card's" in texts(tab)
     tab.selectbox(key="paper_card").select("rtx5090").run()
     assert choice(tab).card.weights.amount == 3 * GIB
     tab.selectbox(key="paper_preset").select("card:ceiling").run()
     assert choice(tab) == Choice(load_card("rtx5090"), load_card("rtx5090").presets[0])
     assert reader == ["org/small"]
+
+
+def test_weights_that_no_file_tells_are_asked_for(own_config: Path, reader: list[str]) -> None:
+    tab = open_tab()
+    tab.text_input(key="paper_wanted").input("org/bare").run()
+    assert choice(tab).card.weights == load_card().weights
+    assert "Its weights are not known" in texts(tab)
+    tab.number_input(key="paper_weights").set_value(4.5).run()
+    weights = choice(tab).card.weights
+    assert (weights.amount, weights.known) == (4.5 * GIB, "assumed")
+    tab.number_input(key="paper_weights").set_value(-1.0).run()
+    assert "Weights -1 GiB is out of range" in texts(tab)
+    assert choice(tab).preset.name == "ceiling"
+    tab.number_input(key="paper_weights").set_value(None).run()
+    assert choice(tab).card.weights == load_card().weights
 
 
 def test_a_model_that_cannot_be_read_is_told_and_asked_for_once(own_config: Path, reader: list[str]) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from engine.cards.store import load_card
 from engine.geometry import KVDtype
-from engine.layout import Store, TurnLayout
+from engine.layout import LayerGroup, Store, TurnLayout
 from engine.paper.ceiling import Load, Plan, load_of, plan
-from panels import planner_figures, planner_measured, planner_table
+from panels import planner_figures, planner_measured, planner_table, planner_words
 from panels.units import common_unit, trimmed
 from tests.browser.scenes import SCENES
 from tests.panels.test_planner_chart import ALL_WINDOWED, STATE_ONLY, gib
@@ -44,14 +44,25 @@ def test_the_table_shows_the_studys_numbers_and_the_right_ones(key: str, shown: 
 
 
 def test_the_slips_of_the_study_are_noted_beside_it() -> None:
-    told = " ".join(planner_table.notes(STUDY))
+    preset = CARD.preset("ceiling")
+    told = " ".join(planner_words.notes(STUDY, preset))
     assert "prints 2.56 GiB" in told
     assert "11 paused turns fit and not 12" in told
+    longer = plan(CARD, DENSE, replace(load_of(CARD), mean_context=8_192))
+    assert planner_words.notes(longer, preset) == ()
+
+
+def test_full_windows_are_noted() -> None:
+    sliding = TurnLayout("s", (LayerGroup(1, 1, (64, 64)), LayerGroup(5, 1, (64, 64), 1_024)))
+    assert planner_words.shape_notes(sliding) == (
+        "Bytes per token hold while no window is full; past 1,024 tokens a token adds 256 B at fp16.",
+    )
+    assert planner_words.shape_notes(DENSE) == ()
 
 
 def test_a_load_beyond_the_models_own_context_is_noted() -> None:
     short = replace(DENSE, max_context=8_192)
-    told = planner_table.notes(plan(CARD, short, load_of(CARD)))
+    told = planner_words.notes(plan(CARD, short, load_of(CARD)), CARD.preset("ceiling"))
     assert "Long context of 16,384 tokens is beyond the 8,192 that the model itself allows." in told
     assert not any(note.startswith("Mean") for note in told)
 

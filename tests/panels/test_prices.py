@@ -9,7 +9,7 @@ import pytest
 from engine.cards.store import load_card
 from engine.layout import LayerGroup, Store, TurnLayout
 from engine.paper.prices import Prices, prices
-from panels import prices_cards, prices_controls, prices_room, prices_scale, prices_table
+from panels import prices_cards, prices_controls, prices_room, prices_scale, prices_table, prices_text
 from panels.figures import Card
 from panels.prices_text import cell, decimal_size, duration, times
 
@@ -98,9 +98,11 @@ def test_the_line_says_what_is_counted() -> None:
 
 
 def test_both_notes_of_the_study_stand_below_the_table() -> None:
-    notes = prices_table.table(listed(), SWAP.layout.notes, "dark")["notes"]
+    notes = prices_table.table(listed(), prices_text.notes(listed(), CARD, SWAP), "dark")["notes"]
     assert any("147,456" in note for note in notes)
     assert any("340,000 tok/s" in note and "half" in note for note in notes)
+    slower = replace(listed(), prefill_tokens_per_s=100.0)
+    assert not any("340,000" in note for note in prices_text.notes(slower, CARD, SWAP))
 
 
 def test_the_csv_is_unrounded() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.cards.profile import Calibration
 from engine.cards.store import load_card
 from engine.costs import Costs
 from engine.events import EventKind, MoveCost
@@ -145,3 +146,13 @@ def test_a_measured_rate_lies_where_the_slider_has_it() -> None:
     assert [fields.place(options, value) for value in (0.5, 1.0, 8.0, 900.0)] == [0.0, 0.0, 1.0, 1.0]
     assert fields.place([5.0], 5.0) == 0.0
     assert prices_here.mark(options, None)["place"] is None
+
+
+def test_without_an_engine_the_last_calibration_stands_in() -> None:
+    card = load_card()
+    assert prices_here.of_card(card) is None
+    done = Calibration("2026-11-30T08:39:21Z", "torch", "a model", (), (), (), 0.1, 0.2)
+    found = prices_here.of_card(replace(card, calibration=done))
+    assert found is not None
+    assert prices_here.link_line(found) == "calibrated here on 2026-11-30: 50.0 GB/s out, 50.0 back"
+    assert prices_here.prefill_line(found) == "calibrated here on 2026-11-30: 962 tok/s"

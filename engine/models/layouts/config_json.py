@@ -149,6 +149,6 @@ def _read(fields: Fields, kind: str) -> Shape:
     if reader is None:
         raise ModelError(
             f"{fields.file}: model_type {shown(kind)!r} is not known, so its KV layout would be a "
-            "guess; choose another model or give the sizes by hand."
+            "guess; choose another model, or write its shape into a card profile (README, Cards)."
         )
     return reader(fields)

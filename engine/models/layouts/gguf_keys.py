@@ -74,7 +74,7 @@ def _refuse(general: Fields, kind: str) -> None:
     if kind not in _KNOWN:
         raise ModelError(
             f"{general.file}: general.architecture {shown(kind)!r} is not known, so its KV layout would be a "
-            "guess; choose another model or give the sizes by hand."
+            "guess; choose another model, or write its shape into a card profile (README, Cards)."
         )
 
 

@@ -60,7 +60,8 @@ def stated(*units: str) -> st.SearchStrategy[Figure | None]:
 
 
 presets = st.lists(
-    st.builds(Preset, layouts, st.sampled_from(KNOWN), odd_words, stated("B"), stated("GB", "GiB")),
+    st.builds(Preset, layouts, st.sampled_from(KNOWN), odd_words, stated("B"), stated("GB", "GiB"),
+              notes.map(tuple), notes.map(tuple)),
     min_size=1, max_size=3, unique_by=lambda preset: preset.name,
 )  # fmt: skip
 calibrations = st.builds(

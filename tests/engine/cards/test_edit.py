@@ -118,3 +118,17 @@ def test_a_studys_room_for_kv_goes_with_its_card() -> None:
     assert larger.preset("swap").kv_room is None
     assert slower.preset("swap").kv_room is not None
     assert prices(larger, larger.preset("swap")).card_bytes == 18 * GIB
+
+
+def test_what_a_card_says_of_itself_may_be_changed() -> None:
+    mine = edited(CARD, "Mine", entries(), {"memory": " 16 GB ", "model": ""}).card
+    assert mine is not None
+    assert (mine.memory, mine.architecture, mine.model) == ("16 GB", CARD.architecture, "")
+    assert set(edited(CARD, "Mine", entries(), {"model": "x" * 501}).problems) == {"model"}
+
+
+def test_a_studys_notes_hold_for_its_own_figures_alone() -> None:
+    assert CARD.preset("ceiling").plan_notes
+    smaller = edited(CARD, CARD.name, typed("weights", "8.5")).card
+    assert smaller is not None
+    assert not any(preset.plan_notes or preset.prices_notes for preset in smaller.presets)
