@@ -169,8 +169,8 @@ def report(bench: Bench, looked: Sequence[Looked], watched: Sequence[Looked], re
         bench.row(**speed_cells(kind, recorded, found))
     bench.note(
         f"Load: {AGENTS} turns in a closed loop, {TURN_TOKENS} tokens each. Cost: 1 - median ratio to the spans beside "
-        f"it, in brackets its quartiles. CPU: cores in use. Clients refresh at {REFRESH_HZ:g} Hz, a browser as its page "
-        f"says."
+        f"it, in brackets its quartiles. CPU: cores in use. Clients refresh at {REFRESH_HZ:g} Hz, a browser as its "
+        f"page says."
     )
     for kind, spans in ((ONE, pages), (THREE, pages), (ON, recorded)):
         bench.target(f"{kind}: share of tok/s lost", round(cost(spans, kind, _base(kind)).share, 4), "<=", MOST[kind])
