@@ -1,5 +1,6 @@
 """A headless Chromium over its own debugging protocol: opens a page, says what it shows and how much CPU it takes."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -53,14 +54,15 @@ class Chromium:
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._counted = psutil.Process(self._process.pid)
         self._calls = itertools.count(1)
+        self._open = contextlib.ExitStack()
 
     def __enter__(self) -> "Chromium":
         address = _wait(self._tab, STARTS_WITHIN_S, "the browser did not open a tab")
-        self._socket = connect(address, max_size=None)
+        self._socket = self._open.enter_context(connect(address, max_size=None))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._socket.close()
+        self._open.close()
         processes = self._family()
         for process in processes:
             process.terminate()

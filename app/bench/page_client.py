@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,10 +80,13 @@ class PageClient:
         self._counts = Seen()
         self._trouble: str | None = None
         self._closing = threading.Event()
+        self._open = ExitStack()
         self._news = threading.Condition()
         address = url.replace("http", "ws", 1) + STREAM
         try:
-            self._socket = connect(address, subprotocols=[SUBPROTOCOL], max_size=LARGEST_MESSAGE)
+            self._socket = self._open.enter_context(
+                connect(address, subprotocols=[SUBPROTOCOL], max_size=LARGEST_MESSAGE)
+            )
         except (OSError, WebSocketException) as error:
             raise Refused(f"{address} did not take a client ({error})") from None
         self._thread = threading.Thread(target=self._live, name="page-client", daemon=True)
@@ -108,7 +112,7 @@ class PageClient:
 
     def close(self) -> None:
         self._closing.set()
-        self._socket.close()
+        self._open.close()
         self._thread.join(CLOSES_WITHIN_S)
 
     # -- the client's own thread ------------------------------------------------------------------------------------
