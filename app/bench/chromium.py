@@ -57,11 +57,18 @@ class Chromium:
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> "Chromium":
-        address = _wait(self._tab, STARTS_WITHIN_S, "the browser did not open a tab")
-        self._socket = self._open.enter_context(connect(address, max_size=None))
+        try:
+            address = _wait(self._tab, STARTS_WITHIN_S, "the browser did not open a tab")
+            self._socket = self._open.enter_context(connect(address, max_size=None))
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
         self._open.close()
         processes = self._family()
         for process in processes:

@@ -40,7 +40,7 @@ class Plan:
     pairs: int
 
 
-PLANS = {"quick": Plan(1, 2, 0, 4), "default": Plan(4, 2, 2, 20), "full": Plan(12, 4, 6, 100)}
+PLANS = {"quick": Plan(1, 2, 0, 3), "default": Plan(4, 3, 2, 16), "full": Plan(12, 6, 6, 100)}
 
 
 @dataclass(frozen=True, slots=True)

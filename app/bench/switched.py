@@ -58,11 +58,18 @@ class Recorded:
     def __enter__(self) -> "Recorded":
         self._host.start()
         self._schedule = start_schedule(self.recorder)
-        self._host.wait_ready()
+        try:
+            self._host.wait_ready()
+        except BaseException:
+            self._end()
+            raise
         self._swarm.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
         self._swarm.stop()
         self._host.stop()
         self._schedule.stop()
