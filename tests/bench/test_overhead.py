@@ -49,6 +49,14 @@ def test_a_target_missed_is_status_1(one: float, three: float, on: float, status
     assert reported(one, three, on).status == status
 
 
+def test_a_few_spans_cannot_tell_one_percent() -> None:
+    bench = Bench("overhead", "quick")
+    report(bench, pages(190, 180), (), [span(OFF, 200), span(ON, 150), span(OFF, 200)])
+    assert bench.status == MET
+    assert [target.name for target in bench.targets] == [f"{kind}: share of tok/s lost" for kind in (ONE, THREE)]
+    assert any("no target at --quick" in note for note in bench.notes)
+
+
 def test_rows_say_what_was_lost_and_what_was_read() -> None:
     rows = {row["span"]: row for row in reported(190, 180, 199).rows}
     assert list(rows) == [NONE, ONE, THREE, OFF, ON]
