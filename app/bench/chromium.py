@@ -52,7 +52,6 @@ class Chromium:
             BLANK,
         ]  # fmt: skip
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self._counted = psutil.Process(self._process.pid)
         self._calls = itertools.count(1)
         self._open = contextlib.ExitStack()
 
@@ -72,7 +71,8 @@ class Chromium:
         self._open.close()
         processes = self._family()
         for process in processes:
-            process.terminate()
+            with contextlib.suppress(psutil.Error):
+                process.terminate()
         psutil.wait_procs(processes, timeout=10)
         self._process.wait(10)
         self._folder.cleanup()
@@ -99,7 +99,11 @@ class Chromium:
         return total
 
     def _family(self) -> list[Any]:
-        return [self._counted, *self._counted.children(recursive=True)]
+        try:
+            first = psutil.Process(self._process.pid)
+            return [first, *first.children(recursive=True)]
+        except psutil.Error:
+            return []
 
     def _tab(self) -> str | None:
         """The websocket of its tab, once it is there."""
