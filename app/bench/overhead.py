@@ -170,7 +170,7 @@ def report(bench: Bench, looked: Sequence[Looked], watched: Sequence[Looked], re
     bench.note(
         f"Load: {AGENTS} turns in a closed loop, {TURN_TOKENS} tokens each. Cost: 1 - median ratio to the spans beside "
         f"it, in brackets its quartiles. CPU: cores in use. Clients refresh at {REFRESH_HZ:g} Hz, a browser as its "
-        f"page says."
+        f"page says; charts and kB are of each client."
     )
     if bench.quick:
         bench.note(f"{ON}: no target at --quick, whose few spans cannot tell {MOST[ON]:.0%}.")
