@@ -123,8 +123,15 @@ class Deck:
         return self._hardware.latest
 
     def health(self) -> dict[str, object]:
+        """How it goes, in few words; `at_s`: the engine's clock at that reading, seconds."""
         snapshot = self._host.snapshot
-        return {"state": snapshot.state.value, "step": snapshot.step, "error": snapshot.error}
+        return {
+            "state": snapshot.state.value,
+            "step": snapshot.step,
+            "error": snapshot.error,
+            "at_s": snapshot.at,
+            "generated_tokens": snapshot.counters.generated_tokens,
+        }
 
     def last_card(self) -> CardScale | None:
         return self._begun.snapshot.card if self._begun.snapshot else None

@@ -1,5 +1,6 @@
 """The deck: started and stopped once, whoever asks how often; a start that fails says why and keeps the rest alive."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +46,13 @@ def test_starting_again_starts_nothing_more(deck: Deck) -> None:
     assert len([name for name in threads() if name.startswith(("parkdeck-swarm", "APScheduler"))]) == len(
         [name for name in before if name.startswith(("parkdeck-swarm", "APScheduler"))]
     )
+
+
+def test_its_health_is_told_in_plain_values(deck: Deck) -> None:
+    health = deck.health()
+    assert (health["state"], health["step"], health["generated_tokens"]) == ("stopped", 0, 0)
+    assert isinstance(health["at_s"], float)
+    json.dumps(health, allow_nan=False)
 
 
 def test_an_engine_that_is_off_waits_for_its_button(tmp_path: Path) -> None:

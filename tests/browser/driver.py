@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,18 +17,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from app.bench.chromium import FLAGS, chromium
+
 ROOT = Path(__file__).resolve().parents[2]
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 HOW = "no Chromium was found for the browser tests; on Debian or Ubuntu: apt-get install chromium"
 
 
@@ -48,11 +38,6 @@ class App:
         """Ctrl-C; the exit status. Raises TimeoutExpired when it has not ended in time."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(within)
-
-
-def chromium() -> str | None:
-    found = os.environ.get("PARKDECK_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    return found or None
 
 
 @contextlib.contextmanager

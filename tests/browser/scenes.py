@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from engine.events import MoveCost
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
-from engine.snapshot import HostState, Startup
+from engine.snapshot import HostState, Sample, Startup
 from engine.telemetry.gpu import GpuSample, GpuState
 from panels.deck_view import SwarmState
 from tests.panels import fake_control
@@ -49,6 +49,19 @@ def moving() -> FakeDeck:
     return FakeDeck(MovingControl(at=30.0, start_utc=time.time() - 30.0))
 
 
+@dataclass(slots=True)
+class TickingControl(FakeControl):
+    """Its clock goes on with each look at the samples, so that every chart is a new one."""
+
+    def samples(self, since: float = float("-inf")) -> Sequence[Sample]:
+        self.advance(0.5)
+        return FakeControl.samples(self, since)
+
+
+def ticking() -> FakeDeck:
+    return FakeDeck(TickingControl(at=30.0, start_utc=time.time() - 30.0))
+
+
 def stalled() -> FakeDeck:
     deck = running(70.0)
     deck.control.state = HostState.STALLED
@@ -88,6 +101,7 @@ SCENES: dict[str, Callable[[], FakeDeck]] = {
     "starting": starting,
     "empty": empty,
     "moving": moving,
+    "ticking": ticking,
     "stalled": stalled,
     "failed": failed,
     "offline": offline,
