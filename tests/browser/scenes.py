@@ -49,6 +49,13 @@ def moving() -> FakeDeck:
     return FakeDeck(MovingControl(at=30.0, start_utc=time.time() - 30.0))
 
 
+def crowded() -> FakeDeck:
+    """500 turns."""
+    deck = full()
+    deck.control.crowd = 488
+    return deck
+
+
 def stalled() -> FakeDeck:
     deck = running(70.0)
     deck.control.state = HostState.STALLED
@@ -85,6 +92,7 @@ def no_card() -> FakeDeck:
 SCENES: dict[str, Callable[[], FakeDeck]] = {
     "running": running,
     "full": full,
+    "crowded": crowded,
     "starting": starting,
     "empty": empty,
     "moving": moving,
