@@ -111,7 +111,7 @@ def costs(detail: TurnDetail, scale: Scale) -> list[tuple[str, str]]:
     life = detail.at_utc - detail.arrived_utc
     again = detail.recomputed
     return [
-        ("preempted", counted(detail.row.preemptions, "time")),
+        ("preempted", counted(detail.row.preemptions, "time") if detail.row.preemptions else "never"),
         ("swapped out", _moved(detail.swapped_out, scale)),
         ("swapped in", _moved(detail.swapped_in, scale)),
         ("recomputed", f"{counted(again.tokens, 'token')}, {seconds(again.seconds)}" if again.count else "never"),
@@ -129,7 +129,7 @@ def _moved(paid: Paid, scale: Scale) -> str:
 def _share(part: float, life: float) -> str:
     if part <= 0:
         return "never"
-    return f"{seconds(part)}, {part / life:.0%} of its life" if life > 0 else seconds(part)
+    return f"{seconds(part)}, {100 * part / life:.0f} % of its life" if life > 0 else seconds(part)
 
 
 def _phase(phase: Phase, tool: str | None, held: bool) -> str:

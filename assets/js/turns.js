@@ -132,6 +132,7 @@ function drawRow(view, element, row) {
   });
   element.querySelector('td.phase .dot').dataset.colour = row.gone ? 'none' : row.phase;
   element.querySelector('td.tier .dot').dataset.colour = row.gone ? 'none' : row.tier;
+  element.querySelector('td.priority').dataset.short = row.priority === 'foreground' ? 'fg' : 'bg';
   element.querySelector('td.phase').title = row.held ? 'paused by the operator' : row.text.phase;
   const name = element.querySelector('.name');
   name.title = `${row.text.agent}: open it`;
