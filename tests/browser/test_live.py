@@ -200,7 +200,7 @@ def test_the_keyboards_focus_stays_over_refreshes(page: Page) -> None:
 
 def test_an_open_turn_is_told_live_its_text_grows_and_escape_closes_it(page: Page) -> None:
     page.get_by_role("button", name="Foreground turn now").click()
-    row = page.locator(".turns tbody tr").filter(has_text="foreground").last
+    row = page.locator(".turns tbody tr").filter(has_text="person-now").last
     row.locator(".name").press("Enter")
     pane = page.locator(".detail")
     expect(pane.locator(".prompt")).not_to_be_empty()
