@@ -73,7 +73,7 @@ def table(snapshot: Snapshot, scale: Scale) -> Table:
         "kv": f"KV, {unit_name(unit)}",
         "in_phase": "in phase, s",
         "queued": "queued, s",
-        "preempted": "preempted",
+        "preempted": "pre\u00adempted",
         "swaps": "swaps",
         "recomputed": "recomp., tok",
     }
