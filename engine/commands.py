@@ -9,6 +9,7 @@ from typing import TypeVar
 from engine.calibration.probes import Probe
 from engine.control import Listener, Unblock
 from engine.core import Core
+from engine.detail import detail_of
 from engine.errors import Refused, TurnsOpen
 from engine.events import EventKind
 from engine.geometry import blocks_for
@@ -18,6 +19,7 @@ from engine.models.tokenizer import StreamDecoder
 from engine.output import TurnOutput
 from engine.policies import policies
 from engine.precision import check_switch, switch
+from engine.snapshot import TurnDetail
 from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
 from engine.view import Reason
 from engine.words import counted, mib
@@ -205,6 +207,9 @@ class Commands:
                 "wait until there is none"
             )
         return probe.run(self._core.backend)
+
+    def turn_detail(self, turn_id: TurnId) -> TurnDetail:
+        return detail_of(self._core, turn_id)
 
     def note(self, text: str, author: str) -> None:
         self._core.event(EventKind.SWARM, author, text)

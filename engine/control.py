@@ -13,7 +13,7 @@ from engine.calibration.probes import Probe
 from engine.events import Event, Interval, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
-from engine.snapshot import Sample, Snapshot
+from engine.snapshot import Sample, Snapshot, TurnDetail
 from engine.turn import TurnId, TurnRequest, TurnUpdate
 
 T = TypeVar("T")
@@ -93,6 +93,11 @@ class Control(Protocol):
     def probe(self, probe: Probe[T], session: str) -> "Future[T]":
         """One measurement at a token boundary of the engine of `session`. Refused (TurnsOpen) while any turn is
         open, and for an engine that is over; what the engine shows and books does not know of it."""
+        ...
+
+    def turn_detail(self, turn: TurnId) -> "Future[TurnDetail]":
+        """All that is known of one turn, as it is at the next token boundary. Refused for a turn that is neither live
+        nor one of the last few that ended."""
         ...
 
     def note(self, text: str, author: str = "api") -> "Future[None]":

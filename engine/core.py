@@ -189,6 +189,7 @@ class Core:
     def _book(self, kind: EventKind, turn: LiveTurn, tokens: int, moved: Moved) -> None:
         utc = self.clock.utc(self.clock.now())
         self.moves.append(MoveCost(kind, utc, turn.id, turn.agent, tokens, moved.nbytes, moved.seconds))
+        turn.past.pay(kind, tokens, moved.nbytes, moved.seconds)
 
     def preempt(self, turn: LiveTurn, now: float, why: str, author: str = GOVERNOR) -> None:
         """Take the slot; the KV stays where it is."""

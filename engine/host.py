@@ -25,7 +25,7 @@ from engine.models.loaded import ServedModel
 from engine.models.resolve import check_choice
 from engine.publish import samples_since
 from engine.run import HostConfig, Run, blank_snapshot
-from engine.snapshot import HostState, Sample, Snapshot
+from engine.snapshot import HostState, Sample, Snapshot, TurnDetail
 from engine.turn import TurnId, TurnRequest
 
 __all__ = ["Host", "HostConfig"]
@@ -186,6 +186,9 @@ class Host:
 
     def probe(self, probe: Probe[T], session: str) -> "Future[T]":
         return self._ask(lambda c: c.probe(probe), session=session)
+
+    def turn_detail(self, turn: TurnId) -> "Future[TurnDetail]":
+        return self._ask(lambda c: c.turn_detail(turn), lambda: check_turn(turn))
 
     def note(self, text: str, author: str = "api") -> "Future[None]":
         return self._ask(lambda c: c.note(text, author))

@@ -1,5 +1,6 @@
 """The book of live turns: who they are, their phase and tier, and since when. Kept by the host's thread alone."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -8,12 +9,14 @@ from engine.clock import EngineClock
 from engine.control import Listener
 from engine.errors import UnknownTurn
 from engine.events import Interval
+from engine.history import History, Span
 from engine.knobs import Knobs
 from engine.output import TurnOutput
 from engine.turn import Phase, Priority, Tier, TurnId, TurnRequest
 from engine.view import MemoryView, TurnView, View
 
 ENDED_KEPT = 4096
+LATE_KEPT = 16
 
 
 @dataclass(slots=True)
@@ -50,6 +53,7 @@ class LiveTurn:
     recomputed: int = 0
     again_tokens: int = 0
     again_s: float = 0.0
+    past: History = field(default_factory=History)
 
     @property
     def agent(self) -> str:
@@ -59,11 +63,15 @@ class LiveTurn:
     def priority(self) -> Priority:
         return self.request.priority
 
+    def span(self, now: float) -> Span:
+        """From the last mark until `now`, as the turn is."""
+        return Span(self.marked_at, now, self.phase, self.tier, self.tool, self.held)
+
 
 @dataclass(slots=True)
 class Ledger:
     """Live turns by id, in order of arrival. Every change of phase, tier or tool goes through `move`, which closes the
-    interval that ends there. `scale`: card bytes per byte of KV on this machine."""
+    interval that ends there. `scale`: card bytes per byte of KV on this machine. `late`: the last few that ended."""
 
     clock: EngineClock
     backend: Backend
@@ -72,6 +80,7 @@ class Ledger:
     scale: float = 1.0
     turns: dict[TurnId, LiveTurn] = field(default_factory=dict)
     ended: dict[TurnId, Phase] = field(default_factory=dict)
+    late: deque[LiveTurn] = field(default_factory=lambda: deque(maxlen=LATE_KEPT))
 
     def __iter__(self) -> Iterator[LiveTurn]:
         return iter(self.turns.values())
@@ -119,7 +128,7 @@ class Ledger:
             return
         held = self.backend.holding(turn.id)
         nbytes = held.host_bytes if turn.tier is Tier.HOST else held.blocks * self._block_bytes()
-        queued = turn.phase in (Phase.WAITING, Phase.PAUSED) and not turn.held
+        span = turn.span(now)
         self.on_interval(
             Interval(
                 start_utc=self.clock.utc(turn.marked_at),
@@ -135,9 +144,10 @@ class Ledger:
                 kv_bytes_card_scale=round(nbytes * self.scale),
                 kv_dtype=held.host_dtype or self.knobs.kv_dtype,
                 policy=self.knobs.policy,
-                queued_ms=(now - turn.marked_at) * 1e3 if queued else 0.0,
+                queued_ms=span.seconds * 1e3 if span.queued else 0.0,
             )
         )
+        turn.past.add(span)
         turn.marked_at = now
 
     def close_all_intervals(self, now: float) -> None:
@@ -151,6 +161,7 @@ class Ledger:
         turn.phase, turn.tier, turn.phase_since = phase, Tier.NONE, now
         del self.turns[turn.id]
         self.ended[turn.id] = phase
+        self.late.append(turn)
         if len(self.ended) > ENDED_KEPT:
             del self.ended[next(iter(self.ended))]
 

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from engine.backends.base import DeviceMemory
+from engine.backends.base import DeviceMemory, Holding
 from engine.core import Core
 from engine.geometry import BlockLayout, KVDtype, blocks_for
 from engine.ledger import LiveTurn
@@ -53,7 +53,7 @@ class Publisher:
             backend=core.backend.name,
             knobs=core.knobs,
             policies=tuple(sorted(policies())),
-            turns=tuple(_row(core, turn, at, memory.block_bytes) for turn in core.ledger),
+            turns=tuple(turn_row(core, turn, at, memory.block_bytes) for turn in core.ledger),
             bands=bands,
             memory=memory,
             card=self._card,
@@ -146,8 +146,9 @@ def _paused_fit(core: Core, memory: DeviceMemory, average_tokens: int) -> tuple[
     return tuple((dtype, max(0, backend.blocks_at(dtype) - taken) // each) for dtype in shown)
 
 
-def _row(core: Core, turn: LiveTurn, at: float, block_bytes: int) -> TurnRow:
-    held = core.backend.holding(turn.id)
+def turn_row(core: Core, turn: LiveTurn, at: float, block_bytes: int) -> TurnRow:
+    """`at`: engine clock. A turn that has ended holds nothing."""
+    held = Holding(0, 0) if turn.phase.ended else core.backend.holding(turn.id)
     queued = turn.phase in (Phase.WAITING, Phase.PAUSED) and not turn.held
     return TurnRow(
         id=turn.id,

@@ -7,6 +7,7 @@ from engine.backends.base import DeviceMemory
 from engine.costs import Costs
 from engine.events import Event
 from engine.geometry import KVDtype
+from engine.history import Paid, Span
 from engine.knobs import Knobs
 from engine.turn import Phase, Priority, Tier, TurnId
 
@@ -55,6 +56,31 @@ class TurnRow:
     preemptions: int
     swaps: int
     recomputed_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDetail:
+    """Immutable, made at a token boundary. Times are epoch seconds, `spans` too, oldest first, the last one open until
+    `at_utc` while the turn lives. `queued_s`, `blocked_s`: over its whole life. `prompt_end` and `text_end`: the last
+    token ids of the prompt, and of all that came after it (`text_tokens` in all), tools' results included. `ended`: how
+    it ended, one sentence; empty while it lives."""
+
+    row: TurnRow
+    at_utc: float
+    arrived_utc: float
+    phase_since_utc: float
+    tier_since_utc: float
+    queued_s: float
+    blocked_s: float
+    spans: tuple[Span, ...]
+    swapped_out: Paid
+    swapped_in: Paid
+    recomputed: Paid
+    prompt_tokens: int
+    prompt_end: tuple[int, ...]
+    text_tokens: int
+    text_end: tuple[int, ...]
+    ended: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,14 @@ SIDE_HTML = """<div class="side">
 <h4>Host pool</h4><div class="pool-line"></div><div class="pool-tokens"></div>
 <div class="pool-bar"><div class="pool-fill"></div></div>
 <h4>Events</h4><div class="events"></div></div>"""
-TURNS_HTML = """<div class="turns-frame"><div class="turns"><h4>Turns</h4><div class="empty"></div>
-<div class="scroll"><table hidden><thead><tr>
-<th>agent</th><th>priority</th><th>phase</th><th>tier</th><th class="number context"></th>
-<th class="number kv"></th><th class="number in_phase"></th><th class="number queued"></th>
-<th class="number moves">moves</th><th class="actions"></th>
-</tr></thead><tbody></tbody></table></div>
-<div class="foot"><span class="message"></span><span class="more"></span></div></div></div>"""
+TURNS_HTML = """<div class="turns-frame"><div class="turns"><div class="bar"><h4>Turns</h4>
+<input class="filter" type="search" placeholder="Filter: agent, tool, phase, tier, priority" aria-label="Filter turns">
+<div class="chips" role="group" aria-label="Phases and tiers"></div></div><div class="empty"></div>
+<div class="scroll"><table hidden><thead><tr></tr></thead><tbody></tbody></table></div>
+<button class="further" type="button" hidden></button>
+<div class="foot"><span class="said"><span class="message" role="status"></span>
+<button class="undo" type="button" hidden>Undo</button></span><span class="more"></span></div></div>
+<section class="detail" aria-label="The open turn" hidden></section></div>"""
 
 MARK_HTML = '<div class="slider-mark"><div class="tick"></div><div class="said"></div></div>'
 FIGURES_HTML = """<div class="figures-frame"><table class="figures"><thead><tr></tr></thead><tbody></tbody></table>
@@ -54,9 +55,11 @@ def downloads(data: dict[str, Any], *, key: str) -> None:
     _mount("parkdeck_downloads", '<div class="downloads"></div>', "js/downloads.js")(key=key, data=data)
 
 
-def turns(data: dict[str, Any], *, key: str, on_action: Any) -> None:
-    """`on_action` runs before the page is drawn again; the click is then in st.session_state[key].action."""
-    _mount("parkdeck_turns", TURNS_HTML, "js/turns.js")(key=key, data=data, on_action_change=on_action)
+def turns(data: dict[str, Any], *, key: str, on_action: Any, on_look: Any) -> None:
+    """The callbacks run before the page is drawn again; the click is then in st.session_state[key], as `action` (turn,
+    verb) or `look` (turn to open, None to close)."""
+    mount = _mount("parkdeck_turns", TURNS_HTML, "js/turn_detail.js", "js/turns_order.js", "js/turns.js")
+    mount(key=key, data=data, on_action_change=on_action, on_look_change=on_look)
 
 
 def figures(data: dict[str, Any], *, key: str) -> None:
@@ -86,6 +89,8 @@ def colours(theme: Palette) -> dict[str, str]:
 
 
 @cache
-def _mount(name: str, html: str, script: str, isolated: bool = True) -> Any:
+def _mount(name: str, html: str, *scripts: str, isolated: bool = True) -> Any:
+    """`scripts` become one module, in their order; the last has its default export."""
     css = _asset("theme/components.css") if isolated else None
-    return st.components.v2.component(name, html=html, css=css, js=_asset(script), isolate_styles=isolated)
+    js = "\n".join(map(_asset, scripts))
+    return st.components.v2.component(name, html=html, css=css, js=js, isolate_styles=isolated)

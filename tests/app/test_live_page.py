@@ -8,6 +8,8 @@ from streamlit.testing.v1 import AppTest
 from engine.events import Event, EventKind
 from engine.knobs import Knobs
 from engine.snapshot import HostState
+from engine.turn import TurnId
+from panels import turn_detail
 from tests.browser.scenes import SCENES
 from tests.panels.fake_control import OFFLINE
 from tests.panels.fake_deck import FakeDeck
@@ -157,6 +159,22 @@ def test_a_thousand_refreshes_keep_nothing() -> None:
         deck.control.advance(1.0)
         tab.run()
     assert sorted(tab.session_state.to_dict()) == before
+
+
+def test_a_turns_detail_is_asked_for_only_while_it_is_open() -> None:
+    deck = SCENES["full"]()
+    tab = open_page(deck)
+    tab.run()
+    assert deck.control.calls == []
+    tab.session_state[turn_detail.KEY] = turn_detail.Opened(deck.control.snapshot.session, TurnId(4))
+    tab.run()
+    tab.run()
+    assert deck.control.calls == [("turn_detail", 4)] * 2
+    deck.control.gone.add(4)
+    tab.run()
+    tab.run()
+    assert len(deck.control.calls) == 3, "a turn that is over is not asked for again"
+    assert tab.session_state[turn_detail.KEY].detail.ended == "agent 4 cancelled while decode"
 
 
 def test_this_machine_is_the_only_scale_without_a_card() -> None:

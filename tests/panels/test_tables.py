@@ -1,7 +1,9 @@
 """Turns, events, host pool, top line, states, hardware: what they say."""
 
 import dataclasses
+import json
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -9,19 +11,23 @@ from engine.events import Event, EventKind
 from engine.snapshot import HostState, Startup
 from engine.telemetry.gpu import GpuSample, GpuState
 from engine.telemetry.hardware import HardwareSample
-from engine.turn import Phase, Tier
+from engine.turn import Phase, Tier, TurnId
 from panels import asking, downloads, hardware, side, states, top, turns
 from panels.scale import Scale
 from tests.panels.fake_control import CARD, START_UTC, FakeControl
+
+
+def rows_of(shown: turns.Table) -> list[dict[str, Any]]:
+    return [dict(zip(turns.FIELDS, row, strict=True)) for row in shown.rows]
 
 
 def test_rows_stay_where_they_are_whatever_their_phase() -> None:
     snapshot = FakeControl(at=75.0).snapshot
     other = {Phase.DECODE: Phase.BLOCKED, Phase.BLOCKED: Phase.DECODE}
     moved = tuple(dataclasses.replace(row, phase=other.get(row.phase, row.phase)) for row in snapshot.turns)
-    order = [row["id"] for row in turns.table(snapshot, Scale(CARD)).rows]
-    assert [row["id"] for row in turns.table(dataclasses.replace(snapshot, turns=moved), Scale(CARD)).rows] == order
-    assert turns.table(snapshot, Scale(CARD)).rows[0]["priority"] == "foreground"
+    first, then = (turns.table(dataclasses.replace(snapshot, turns=t), Scale(CARD)) for t in (snapshot.turns, moved))
+    assert [row["id"] for row in rows_of(first)] == [row["id"] for row in rows_of(then)]
+    assert rows_of(first)[0]["priority"] == "foreground"
 
 
 def test_a_column_has_one_unit() -> None:
@@ -29,20 +35,21 @@ def test_a_column_has_one_unit() -> None:
     card, here = turns.table(snapshot, Scale(CARD)), turns.table(snapshot, Scale(None))
     assert (card.heads["kv"], here.heads["kv"]) == ("KV, GiB", "KV, MiB")
     assert card.heads["in_phase"] == "in phase, s"
-    for row in (*card.rows, *here.rows):
-        assert float(row["kv"].replace(",", "")) >= 0
-        assert float(row["in_phase"].replace(",", "")) >= 0
-
-
-def test_one_turn_is_singular() -> None:
-    snapshot = FakeControl(at=75.0).snapshot
-    one = dataclasses.replace(snapshot.turns[0], context_tokens=1)
-    assert turns.table(dataclasses.replace(snapshot, turns=(one,)), Scale(None)).more == "1 turn, 1 token of context"
+    for at_card, as_it_is in zip(rows_of(card), rows_of(here), strict=True):
+        assert at_card["kv"] * 1024 == pytest.approx(as_it_is["kv"] * CARD.factor, abs=1.0)
 
 
 def test_a_blocked_turn_names_its_tool_and_its_tier() -> None:
-    row = next(r for r in turns.table(FakeControl(at=75.0).snapshot, Scale(CARD)).rows if "pytest" in r["phase"])
-    assert (row["phase"], row["tier"], row["tier_colour"]) == ("blocked: pytest", "host", "host")
+    row = next(r for r in rows_of(turns.table(FakeControl(at=75.0).snapshot, Scale(CARD))) if r["tool"])
+    assert (row["phase"], row["tool"], row["tier"]) == ("blocked", "pytest", "host")
+
+
+def test_what_may_be_asked_is_sent_in_the_order_of_the_buttons() -> None:
+    by_id = {row["id"]: row for row in rows_of(turns.table(FakeControl(at=75.0).snapshot, Scale(None)))}
+    assert (by_id[2]["can"], by_id[2]["held"]) == (0b1111, 0)
+    assert (by_id[10]["can"], by_id[10]["held"]) == (0b1111, 1)
+    assert by_id[11]["can"] == 0b1101, "what is in the host pool cannot be swapped out"
+    assert by_id[12]["can"] == 0b1001, "what is dropped can only be paused and cancelled"
 
 
 def test_an_action_keeps_its_column_and_says_whether_it_applies() -> None:
@@ -58,16 +65,59 @@ def test_an_action_keeps_its_column_and_says_whether_it_applies() -> None:
 @pytest.mark.parametrize("verb", ["pause", "resume", "swap_out", "drop", "cancel"])
 def test_an_action_reaches_the_engine_and_answers_in_a_sentence(verb: turns.Verb) -> None:
     control = FakeControl(at=75.0)
-    answer = turns.perform(control, verb, 4)
+    done = turns.perform(control, verb, 4)
     assert control.calls == [(verb, 4, "page")]
-    assert answer.tone == "good"
-    assert "turn 4" in answer.text
+    assert (done.answer.tone, done.turn, done.future) == ("good", 4, None)
+    assert "turn 4" in done.answer.text
 
 
-def test_a_refused_action_shows_the_engines_sentence() -> None:
+def test_a_refused_action_shows_the_engines_sentence_and_has_no_undo() -> None:
     control = FakeControl(at=75.0, refuse="turn 4 is not known; it has ended")
-    assert turns.perform(control, "cancel", 4) == asking.Answer("turn 4 is not known; it has ended", "bad")
-    assert turns.perform(control, "explode", 4).tone == "bad"  # type: ignore[arg-type]
+    refused = turns.perform(control, "pause", 4)
+    assert refused.answer == asking.Answer("turn 4 is not known; it has ended", "bad")
+    assert turns.may_undo(refused, control.snapshot) is None
+    assert turns.perform(control, "explode", 4).answer.tone == "bad"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("verb", "turn", "undo"),
+    [
+        ("pause", 4, "resume"),
+        ("resume", 10, "pause"),
+        ("swap_out", 4, "resume"),
+        ("swap_out", 10, None),  # resuming would end its pause too
+        ("swap_out", 11, None),  # a blocked turn comes back with its tool's result
+        ("drop", 4, None),
+        ("cancel", 4, None),
+    ],
+)
+def test_what_can_be_taken_back_has_an_undo(verb: turns.Verb, turn: int, undo: turns.Verb | None) -> None:
+    control = FakeControl(at=75.0)
+    done = turns.perform(control, verb, turn)
+    assert turns.may_undo(done, control.snapshot) == undo
+    if undo:
+        before = {row.id: row.held for row in FakeControl(at=75.0).snapshot.turns}[TurnId(turn)]
+        turns.perform(control, undo, turn)
+        assert {row.id: row.held for row in control.snapshot.turns}[TurnId(turn)] == before
+
+
+def test_an_undo_goes_when_somebody_else_was_faster() -> None:
+    control = FakeControl(at=75.0)
+    done = turns.perform(control, "pause", 4)
+    control.resume(TurnId(4))
+    control.advance(1.0)
+    assert turns.may_undo(done, control.snapshot) is None
+    paused = turns.perform(control, "pause", 4)
+    control.cancel(TurnId(4))
+    assert turns.may_undo(paused, control.snapshot) is None
+
+
+def test_an_answer_that_comes_late_is_told_then() -> None:
+    late: Future[str] = Future()
+    done = turns.Done(TurnId(4), asking.Answer("asked", "wait"), "resume", 1.0, late)
+    assert turns.settled(done) is done
+    late.set_result("agent 4 paused")
+    assert turns.settled(done).answer == asking.Answer("agent 4 paused")
 
 
 def test_an_engine_in_a_long_step_does_not_hold_the_page() -> None:
@@ -75,12 +125,20 @@ def test_an_engine_in_a_long_step_does_not_hold_the_page() -> None:
     assert asking.outcome(never, "drop turn 4", patience=0.01).tone == "wait"
 
 
-def test_many_turns_are_counted_not_drawn() -> None:
+def test_what_is_sent_is_bounded() -> None:
     snapshot = FakeControl(at=75.0).snapshot
-    many = tuple(dataclasses.replace(snapshot.turns[1], id=i) for i in range(100))  # type: ignore[arg-type]
+    long = dataclasses.replace(snapshot.turns[1], agent="a" * 10_000, tool="t" * 10_000)
+    many = tuple(dataclasses.replace(long, id=TurnId(i)) for i in range(1_200))
     shown = turns.table(dataclasses.replace(snapshot, turns=many), Scale(None))
-    assert len(shown.rows) == turns.SHOWN_ROWS
-    assert shown.more.startswith("40 more turns not shown")
+    assert (len(shown.rows), shown.unsent) == (turns.SENT_ROWS, 200)
+    assert len(json.dumps(shown.rows, separators=(",", ":"))) < turns.SENT_ROWS * 320
+
+
+def test_five_hundred_turns_are_at_most_75_bytes_each_beside_their_names() -> None:
+    shown = turns.table(FakeControl(at=75.0, crowd=488).snapshot, Scale(CARD))
+    names = sum(len(row["agent"]) + len(row["tool"]) for row in rows_of(shown))
+    assert len(shown.rows) == 500
+    assert len(json.dumps(shown.rows, separators=(",", ":"))) - names < 500 * 75
 
 
 def test_no_turns_says_what_to_do() -> None:

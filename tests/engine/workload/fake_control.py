@@ -13,7 +13,7 @@ from engine.errors import Refused, UnknownTurn
 from engine.events import Event, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import LoadedModel
-from engine.snapshot import HostState, Sample, Snapshot
+from engine.snapshot import HostState, Sample, Snapshot, TurnDetail
 from engine.turn import Finish, Phase, Priority, TurnId, TurnRequest, TurnUpdate
 from engine.workload.player import Player
 
@@ -205,6 +205,9 @@ class FakeControl:
         raise AssertionError("the swarm turns no knobs")
 
     def probe(self, probe: object, session: str) -> "Future[Any]":
+        raise NotImplementedError
+
+    def turn_detail(self, turn: TurnId) -> "Future[TurnDetail]":
         raise NotImplementedError
 
     def note(self, text: str, author: str = "api") -> "Future[None]":
