@@ -54,7 +54,8 @@ class Preview:
     brought_bytes: int
     converted_bytes: int
     recompute_tokens: int
-    copy_s: float
+    copied_s: float
+    brought_s: float
     convert_s: float | None
     recompute_s: float
     spare_blocks: int
@@ -90,7 +91,8 @@ def previewed(view: View, old: Knobs, new: Knobs, sizes: Sizes, costs: Costs, no
         brought_bytes=brought,
         converted_bytes=switch.nbytes,
         recompute_tokens=again,
-        copy_s=copied / costs.swap_out_bytes_per_s + brought / costs.swap_in_bytes_per_s,
+        copied_s=copied / costs.swap_out_bytes_per_s,
+        brought_s=brought / costs.swap_in_bytes_per_s,
         convert_s=switch.seconds,
         recompute_s=costs.recompute_s(again),
         spare_blocks=_spare(switch.view, then),

@@ -111,7 +111,7 @@ def test_lowering_the_watermarks_says_bytes_and_time() -> None:
     lab.commands.set_knobs({"high_watermark": 0.3, "low_watermark": 0.1}, "page")
     lab.tick()
     assert lab.core.counters.swap_out_bytes - copied == told.copied_bytes > 0
-    assert told.copy_s == pytest.approx(told.copied_bytes / COSTS.swap_out_bytes_per_s)
+    assert told.copied_s == pytest.approx(told.copied_bytes / COSTS.swap_out_bytes_per_s)
     assert (told.recompute_tokens, told.recompute_s) == (0, 0.0)
 
 
