@@ -15,6 +15,7 @@ from engine.snapshot import Snapshot
 from panels import effect, following, preview_box
 from panels.asking import Answer, outcome
 from panels.effect import Note
+from panels.plain import plain
 from panels.preview_words import in_unit
 from panels.scale import scale_for
 from panels.units import MIB, MISSING
@@ -170,7 +171,9 @@ def _say(control: Control, snapshot: Snapshot) -> None:
 def _mark(snapshot: Snapshot, name: str) -> None:
     """Beside a draft stands what the engine has."""
     if following.drafted(KNOBS[name].widget) is not None:
-        st.caption(f":orange[not applied], engine: {in_unit(name, getattr(snapshot.knobs, name))}")
+        engine = plain(in_unit(name, getattr(snapshot.knobs, name)))
+        # Not a caption: its faded letters would be too faint in this colour.
+        st.markdown(f":small[:orange[not applied], engine: {engine}]")
 
 
 def _widget(control: Control, snapshot: Snapshot, name: str, make: Callable[..., Any], **options: Any) -> None:

@@ -12,7 +12,7 @@ from engine.preview import Preview
 from engine.snapshot import Snapshot
 from panels.asking import Answer
 from panels.plain import plain
-from panels.preview_words import sentence
+from panels.preview_words import change, effects
 
 AT_ONCE, FIRST = "apply at once", "preview first"
 PATIENCE_S = 0.3
@@ -65,7 +65,8 @@ def render(
     with st.container(border=True, gap="small"):
         if isinstance(told, Preview):
             agents = {row.id: row.agent for row in snapshot.turns}
-            st.markdown(plain(sentence(told, agents, snapshot.average_turn_tokens)))
+            told_of = (plain(effect) for effect in effects(told, agents, snapshot.average_turn_tokens))
+            st.markdown(f"**{plain(change(told.old, told.new))}:** {';  \n'.join(told_of)}")
             st.caption("Now, on this machine; times from measured rates.")
         elif refused:
             st.error(plain(told.text))

@@ -13,8 +13,13 @@ NOTHING = "nothing moves now"
 
 
 def sentence(preview: Preview, agents: Mapping[TurnId, str], average_tokens: int) -> str:
-    """'High watermark 60 %: agent 3 and 2 more leave, 84 MiB to host, about 21 ms'. `agents`: turns' names; bytes and
-    seconds are this machine's."""
+    """'High watermark 60 %: agent 3 and 2 more leave, 84 MiB to host, about 21 ms'."""
+    return f"{change(preview.old, preview.new)}: {'; '.join(effects(preview, agents, average_tokens))}"
+
+
+def effects(preview: Preview, agents: Mapping[TurnId, str], average_tokens: int) -> tuple[str, ...]:
+    """What the change would do, in the order in which it matters. `agents`: turns' names; bytes and seconds are this
+    machine's."""
     parts = [
         _leaving(preview, agents),
         _converting(preview),
@@ -25,7 +30,7 @@ def sentence(preview: Preview, agents: Mapping[TurnId, str], average_tokens: int
     told = [part for part in parts if part] or [NOTHING]
     if preview.new.kv_dtype is not preview.old.kv_dtype:
         told.append(f"then {counted(preview.fits(average_tokens), 'average paused turn')} fit")
-    return f"{change(preview.old, preview.new)}: {'; '.join(told)}"
+    return tuple(told)
 
 
 def change(old: Knobs, new: Knobs) -> str:

@@ -91,7 +91,7 @@ def press(tab: AppTest, label: str) -> None:
 
 def text(tab: AppTest) -> str:
     shown = [*(m.value for m in tab.markdown), *(c.value for c in tab.caption), *(e.value for e in tab.error)]
-    return "\n".join(shown).replace("\\", "")
+    return "\n".join(shown).replace("\\", "").replace("**", "")
 
 
 def previews(control: FakeControl) -> list[dict[str, object]]:
