@@ -65,8 +65,8 @@ def render(
     with st.container(border=True, gap="small"):
         if isinstance(told, Preview):
             agents = {row.id: row.agent for row in snapshot.turns}
-            told_of = (plain(effect) for effect in effects(told, agents, snapshot.average_turn_tokens))
-            st.markdown(f"**{plain(change(told.old, told.new))}:** {';  \n'.join(told_of)}")
+            lines = ";  \n".join(plain(effect) for effect in effects(told, agents, snapshot.average_turn_tokens))
+            st.markdown(f"**{plain(change(told.old, told.new))}:** {lines}")
             st.caption("Now, on this machine; times from measured rates.")
         elif refused:
             st.error(plain(told.text))

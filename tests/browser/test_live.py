@@ -147,8 +147,8 @@ def test_a_preview_stands_there_before_a_change_that_only_apply_makes(page: Page
     page.get_by_role("slider", name="Low watermark").focus()
     for _ in range(5):
         page.keyboard.press("ArrowLeft")
-    preview = page.get_by_text(f"Low watermark {before - 5} %: ")
-    expect(preview).to_be_visible()
+    preview = page.get_by_text(f"Low watermark {before - 5} %:")
+    expect(preview).to_be_visible(timeout=SOON_MS)
     marked = page.get_by_text(re.compile(f"not applied, engine: {before} %"))
     expect(marked).to_be_visible()
     page.wait_for_timeout(2500)
@@ -156,10 +156,10 @@ def test_a_preview_stands_there_before_a_change_that_only_apply_makes(page: Page
     assert (low_watermark(page), events(page).count("Low watermark")) == (before - 5, told)
     page.get_by_role("button", name="Apply", exact=True).click()
     wait_until(page, lambda: events(page).count("Low watermark") > told, "the event of the watermark")
-    expect(marked).to_have_count(0)
+    expect(marked).to_have_count(0, timeout=SOON_MS)
     assert low_watermark(page) == before - 5
     mode(page, "apply at once")
-    expect(preview).to_have_count(0)
+    expect(preview).to_have_count(0, timeout=SOON_MS)
 
 
 def test_the_policy_changes(page: Page) -> None:
