@@ -80,7 +80,8 @@ def first(tab: AppTest) -> AppTest:
 
 
 def mode(tab: AppTest, name: str) -> None:
-    next(w for w in tab.get("button_group") if w.key == "knobs_mode").set_value(name).run()
+    choice: Any = next(w for w in tab.get("button_group") if w.key == "knobs_mode")
+    choice.set_value(name).run()
     assert not tab.exception
 
 
