@@ -18,7 +18,9 @@ from engine.ledger import LiveTurn
 from engine.models.tokenizer import StreamDecoder
 from engine.output import TurnOutput
 from engine.policies import policies
+from engine.pool import host_copies, resize
 from engine.precision import check_switch, switch
+from engine.preview import Preview, Sizes, previewed
 from engine.snapshot import TurnDetail
 from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
 from engine.view import Reason
@@ -165,19 +167,14 @@ class Commands:
     def set_knobs(self, changes: Mapping[str, object], author: str) -> Knobs:
         """All or nothing: the whole set is validated before anything moves."""
         core = self._core
-        old = core.knobs
-        new = old.changed(changes)
-        if new.policy not in policies():
-            raise Refused(f"Tier policy {new.policy!r} is not known; choose {', '.join(sorted(policies()))}")
+        old, new = core.knobs, self._checked(changes)
         if new == old:
             return old
-        if new.kv_dtype is not old.kv_dtype:
-            check_switch(core, new.kv_dtype)
         now = core.clock.now()
         core.ledger.close_all_intervals(now)
         took: dict[str, tuple[float, int | None]] = {}
         if new.host_pool_bytes != old.host_pool_bytes:
-            took["host_pool_bytes"] = self._resize_host_pool(new.host_pool_bytes, author), None
+            took["host_pool_bytes"] = resize(core, new.host_pool_bytes, author), None
         if new.kv_dtype is not old.kv_dtype:
             started = core.clock.now()
             converted = switch(core, new.kv_dtype)
@@ -199,6 +196,19 @@ class Commands:
                 )
         return new
 
+    def preview(self, changes: Mapping[str, object]) -> Preview:
+        """What `set_knobs` with these `changes` would do at this boundary; nothing moves."""
+        core = self._core
+        new = self._checked(changes)
+        backend, last = core.backend, core.converted
+        dtypes = {core.knobs.kv_dtype, new.kv_dtype}
+        sizes = Sizes(
+            blocks={dtype: (backend.blocks_at(dtype), backend.block_bytes_at(dtype)) for dtype in dtypes},
+            copies=host_copies(core),
+            converts_per_s=last.nbytes / last.seconds if last and last.nbytes and last.seconds > 0 else None,
+        )
+        return previewed(core.ledger.view(core.evicting), core.knobs, new, sizes, core.costs, core.clock.now())
+
     def probe(self, probe: Probe[T]) -> T:
         turns = len(self._core.ledger.turns)
         if turns:
@@ -215,6 +225,19 @@ class Commands:
         self._core.event(EventKind.SWARM, author, text)
 
     # -- parts ------------------------------------------------------------------------------------------------------
+
+    def _checked(self, changes: Mapping[str, object]) -> Knobs:
+        """The set of knobs after `changes`; raises Refused or BadKnob for one that cannot be taken now."""
+        core = self._core
+        old = core.knobs
+        new = old.changed(changes)
+        if new.policy not in policies():
+            raise Refused(f"Tier policy {new.policy!r} is not known; choose {', '.join(sorted(policies()))}")
+        if new.kv_dtype is not old.kv_dtype:
+            check_switch(core, new.kv_dtype)
+        if new.host_pool_bytes != old.host_pool_bytes:
+            core.backend.check_host_pool(new.host_pool_bytes)
+        return new
 
     def _check_request(self, request: TurnRequest) -> None:
         if not request.prompt:
@@ -253,18 +276,6 @@ class Commands:
         """A turn moved by hand stays there until it is resumed by hand; a blocked one comes back with its result."""
         if turn.phase is not Phase.BLOCKED and (running or not turn.held):
             self._hold(turn, now)
-
-    def _resize_host_pool(self, nbytes: int, author: str) -> float:
-        """Host copies that no longer fit are dropped, longest first."""
-        core = self._core
-        started = core.clock.now()
-        in_host = [t for t in core.ledger if t.tier is Tier.HOST]
-        for turn in sorted(in_host, key=lambda t: (-len(t.tokens), t.id)):
-            if core.backend.memory().host_used_bytes <= nbytes:
-                break
-            core.drop(turn, started, Reason.HOST_FULL, author)
-        core.backend.set_host_pool(nbytes)
-        return core.clock.now() - started
 
 
 def block_turn(core: Core, turn: LiveTurn, now: float, tool: str, author: str) -> None:

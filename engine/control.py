@@ -13,6 +13,7 @@ from engine.calibration.probes import Probe
 from engine.events import Event, Interval, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
+from engine.preview import Preview
 from engine.snapshot import Sample, Snapshot, TurnDetail
 from engine.turn import TurnId, TurnRequest, TurnUpdate
 
@@ -88,6 +89,11 @@ class Control(Protocol):
 
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
         """Validated as a whole; each changed knob becomes one event."""
+        ...
+
+    def preview(self, changes: Mapping[str, object]) -> "Future[Preview]":
+        """What `set_knobs` would do at this token boundary, and what it would refuse, in the same sentences; nothing
+        changes."""
         ...
 
     def probe(self, probe: Probe[T], session: str) -> "Future[T]":

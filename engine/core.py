@@ -8,7 +8,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable
 
-from engine.backends.base import Backend, Moved
+from engine.backends.base import Backend, Converted, Moved
 from engine.body import Body
 from engine.clock import EngineClock
 from engine.costs import Costs
@@ -30,7 +30,8 @@ COST_WEIGHT = 0.2
 
 
 class Core:
-    """`on_event` takes each event as it happens (the recorder's copy). `step`: steps taken so far."""
+    """`on_event` takes each event as it happens (the recorder's copy). `step`: steps taken so far. `evicting`: the
+    governor's hysteresis state, between two boundaries. `converted`: the last switch of precision, None before one."""
 
     def __init__(
         self,
@@ -49,6 +50,8 @@ class Core:
         self.stats = Stats(clock.now())
         self.counters = Counters()
         self.step = 0
+        self.evicting = False
+        self.converted: Converted | None = None
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.moves: deque[MoveCost] = deque(maxlen=MOVES_KEPT)
         self._on_event = on_event

@@ -23,6 +23,7 @@ from engine.events import Event, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
 from engine.models.resolve import check_choice
+from engine.preview import Preview
 from engine.publish import samples_since
 from engine.run import HostConfig, Run, blank_snapshot
 from engine.snapshot import HostState, Sample, Snapshot, TurnDetail
@@ -183,6 +184,10 @@ class Host:
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
         wanted = dict(changes)
         return self._ask(lambda c: c.set_knobs(wanted, author))
+
+    def preview(self, changes: Mapping[str, object]) -> "Future[Preview]":
+        wanted = dict(changes)
+        return self._ask(lambda c: c.preview(wanted))
 
     def probe(self, probe: Probe[T], session: str) -> "Future[T]":
         return self._ask(lambda c: c.probe(probe), session=session)

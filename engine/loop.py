@@ -26,19 +26,18 @@ class Ticked:
 
 
 class Loop:
-    """Over one running engine. Keeps the governor's hysteresis state between two boundaries."""
+    """Over one running engine."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._evicting = False
         self._stall: str | None = None
 
     def tick(self) -> Ticked:
         """A whole boundary and, if anything may run, one step of the backend."""
         core = self._core
         now = core.clock.now()
-        decision = decide(core.ledger.view(self._evicting), core.knobs, core.costs, now)
-        self._evicting = decision.evicting
+        decision = decide(core.ledger.view(core.evicting), core.knobs, core.costs, now)
+        core.evicting = decision.evicting
         self._note_stall(decision.stalled)
         for action in decision.actions:
             self._carry_out(action, now)

@@ -4,10 +4,8 @@ from engine.backends.base import Converted
 from engine.core import Core
 from engine.errors import Refused
 from engine.geometry import KVDtype, blocks_for
-from engine.policies import policy_named
-from engine.policies.base import Move, Need, Situation, longest_first, out_or_drop
-from engine.turn import Phase
-from engine.view import Reason, SwapOut
+from engine.leaving import leaving
+from engine.view import Preempt, Reason, SwapOut
 
 
 def check_switch(core: Core, dtype: KVDtype) -> None:
@@ -25,41 +23,16 @@ def check_switch(core: Core, dtype: KVDtype) -> None:
 
 
 def switch(core: Core, dtype: KVDtype) -> Converted:
-    """Convert the arena. What no longer fits leaves first: parked turns as the tier policy chooses, then running ones,
-    preempted in the order background longest first; where the policy moves nobody, the longest leave all the same."""
+    """Convert the arena, once what no longer fits has left. A copy that the host pool cannot take after all is a
+    drop."""
     now = core.clock.now()
     total = core.backend.blocks_at(dtype)
-    while (short := _held(core) - total) > 0:
-        moves = _moves(core, short, now)
-        if not moves:
-            _preempt_one(core, dtype, now)
-        for move in moves:
-            turn = core.ledger.find(move.turn)
-            if not (isinstance(move, SwapOut) and core.swap_out(turn, now, Reason.PRECISION)):
-                core.drop(turn, now, Reason.PRECISION)
-    return core.backend.set_kv_dtype(dtype)
-
-
-def _held(core: Core) -> int:
-    memory = core.backend.memory()
-    return memory.blocks_total - memory.blocks_free
-
-
-def _moves(core: Core, short: int, now: float) -> tuple[Move, ...]:
-    """The policy's choice among parked turns; empty while there are running turns to preempt instead."""
-    view = core.ledger.view(evicting=False)
-    parked = tuple(t for t in view.turns if t.blocks and not t.phase.running)
-    running = tuple(t for t in view.turns if t.phase.running)
-    need = Need(hard=short, reason=Reason.PRECISION)
-    situation = Situation(parked, running, need, view.memory, core.knobs, core.costs, now)
-    moves = policy_named(core.knobs.policy).relieve(situation).moves
-    if moves or running:
-        return moves
-    longest = min(parked, key=longest_first)
-    return (out_or_drop(longest, Reason.PRECISION, view.memory.block_bytes, view.memory.host_free_bytes),)
-
-
-def _preempt_one(core: Core, dtype: KVDtype, now: float) -> None:
-    running = [t for t in core.ledger if t.phase in (Phase.PREFILL, Phase.DECODE)]
-    victim = min(running, key=lambda t: (-t.priority, -len(t.tokens), t.id))
-    core.preempt(victim, now, f"for the switch to {dtype}")
+    steps, _ = leaving(core.ledger.view(evicting=False), total, core.knobs, core.costs, now)
+    for step in steps:
+        turn = core.ledger.find(step.turn)
+        if isinstance(step, Preempt):
+            core.preempt(turn, now, f"for the switch to {dtype}")
+        elif not (isinstance(step, SwapOut) and core.swap_out(turn, now, Reason.PRECISION)):
+            core.drop(turn, now, Reason.PRECISION)
+    core.converted = core.backend.set_kv_dtype(dtype)
+    return core.converted

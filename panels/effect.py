@@ -1,4 +1,4 @@
-"""What became of the knob that was moved last: the line under the knobs (DESIGN rule 3)."""
+"""What became of the knobs that were changed last: the line under the knobs (DESIGN rule 3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,34 +13,40 @@ from panels.units import count, seconds
 
 @dataclass(slots=True)
 class Note:
-    """`before`: the reading when it was asked; `change`: the latest knob event when it was answered; `line` stands once
-    there is a reading from after that."""
+    """`names`: of the knobs; `before`: the reading when it was asked; `changes`: each knob's latest event when it was
+    answered, `newest`: that of any; `line` stands once there is a reading from after that."""
 
-    name: str
+    names: tuple[str, ...]
     before: Snapshot
     answer: Answer
-    change: Event | None
+    changes: tuple[Event, ...]
+    newest: Event | None
     line: str | None = None
 
 
-def note(name: str, before: Snapshot, answer: Answer, control: Control) -> Note:
-    return Note(name, before, answer, latest(control.events()))
+def note(names: tuple[str, ...], before: Snapshot, answer: Answer, control: Control) -> Note:
+    events = control.events()
+    changes = (latest(events, name) for name in names)
+    return Note(names, before, answer, tuple(change for change in changes if change), latest(events))
 
 
-def latest(events: Sequence[Event]) -> Event | None:
-    return next((event for event in reversed(events) if event.kind == EventKind.KNOB), None)
+def latest(events: Sequence[Event], name: str | None = None) -> Event | None:
+    """The latest change of the knob `name`; None: of any."""
+    return next(
+        (event for event in reversed(events) if event.kind == EventKind.KNOB and name in (None, event.name)), None
+    )
 
 
 def overtaken(shown: Note, events: Sequence[Event]) -> bool:
     """A refusal is old news once any knob has been changed since."""
-    return shown.answer.tone == "bad" and latest(events) != shown.change
+    return shown.answer.tone == "bad" and latest(events) != shown.newest
 
 
 def settle(shown: Note, after: Snapshot, scale: Scale) -> str:
     """The note's text; a good answer becomes its effect with the first reading after it."""
-    change = shown.change
-    if shown.answer.tone == "good" and shown.line is None and change is not None and after.at >= change.at:
-        shown.line = line(change, shown.before, after, scale)
+    changes = shown.changes
+    if shown.answer.tone == "good" and shown.line is None and changes and after.at >= max(c.at for c in changes):
+        shown.line = "; ".join(line(change, shown.before, after, scale) for change in changes)
     return shown.line or shown.answer.text
 
 

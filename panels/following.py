@@ -3,7 +3,8 @@
 A browser tab reports the values of all its widgets with every rerun, so a tab that has not yet drawn a new value would
 report the old one, and Streamlit would take that for its user's wish. Therefore a value that comes from elsewhere is
 shown by a NEW widget (its key carries a revision): what a tab still says of the old one concerns nobody. A widget that
-its own user has moved keeps its key, so no drag is cut short.
+its own user has moved keeps its key, so no drag is cut short. A draft, moved and not to be sent yet, stays in its
+widget whatever the engine's value becomes, until it is settled or discarded.
 """
 
 from concurrent.futures import Future
@@ -16,19 +17,25 @@ import streamlit as st
 @dataclass(slots=True)
 class _Shown:
     """`value` is the engine's; `until`: this tab's own change has been answered, and readings up to that time may be
-    from before it; `pending`: asked and not yet answered."""
+    from before it; `pending`: asked and not yet answered; `draft`: the user's value that the engine shall not have
+    yet."""
 
     value: Any
     revision: int = 0
     until: float | None = None
     pending: "Future[Any] | None" = None
+    draft: Any = None
 
 
 def follow(name: str, value: Any, at: float) -> tuple[str, Any]:
     """The key for the widget of `name` and the value to start it with. `value` is the engine's, `at` its clock."""
     shown = _all().setdefault(name, _Shown(value))
+    if shown.draft is not None and (shown.pending is not None or value != shown.draft):
+        return key(name), shown.draft
     if shown.pending is not None:
         return key(name), shown.value
+    if shown.draft is not None:
+        shown.value, shown.draft = value, None
     if value == shown.value:
         shown.until = None
     elif shown.until is None or at > shown.until:
@@ -49,13 +56,32 @@ def moved(name: str) -> Any:
 def settle(name: str, value: Any, until: float) -> None:
     """The engine has taken the user's value. Readings up to the time `until` may be older than that."""
     shown = _all()[name]
-    shown.value, shown.until, shown.pending = value, until, None
+    shown.value, shown.until, shown.pending, shown.draft = value, until, None, None
 
 
 def refuse(name: str, value: Any) -> None:
-    """The engine has not: show its own value again."""
+    """The engine has not: show its own value again. A draft stays."""
     shown = _all()[name]
     shown.until = shown.pending = None
+    if shown.draft is None:
+        _show(shown, value)
+
+
+def draft(name: str, value: Any) -> None:
+    """The user's value, in the engine's units, is not to be sent yet."""
+    _all()[name].draft = value
+
+
+def drafted(name: str) -> Any:
+    """The draft that waits to be sent; None: there is none, or it has been sent."""
+    shown = _all().get(name)
+    return None if shown is None or shown.pending is not None else shown.draft
+
+
+def discard(name: str, value: Any) -> None:
+    """No draft any more: show the engine's `value`."""
+    shown = _all()[name]
+    shown.draft = None
     _show(shown, value)
 
 

@@ -1,18 +1,22 @@
-"""The sidebar's knobs. A widget shows the engine's value and sends only what its user has just moved (following.py); a
-refused value falls back to the engine's with the refusal's sentence."""
+"""The sidebar's knobs. A widget shows the engine's value and sends only what its user has just moved (following.py), at
+once or, where he wants a preview first, when he applies it; a value refused at once falls back to the engine's with the
+refusal's sentence."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
 from engine.control import Control
-from engine.knobs import LABELS, UNITS
+from engine.knobs import LABELS, UNITS, Knobs
 from engine.snapshot import Snapshot
-from panels import effect, following
-from panels.asking import outcome
+from panels import effect, following, preview_box
+from panels.asking import Answer, outcome
 from panels.effect import Note
+from panels.plain import plain
+from panels.preview_words import in_unit
 from panels.scale import scale_for
 from panels.units import MIB, MISSING
 
@@ -95,29 +99,43 @@ NUMBERS: tuple[tuple[tuple[str, float, float, float], ...], ...] = (
 
 
 def send(control: Control, name: str) -> None:
-    """The user has moved one widget: ask for that value, and no other."""
+    """The user has moved one widget: ask for that value, and no other; with a preview first, keep it as a draft."""
     knob = KNOBS[name]
-    snapshot = control.snapshot
-    current = getattr(snapshot.knobs, name)
+    current = getattr(control.snapshot.knobs, name)
     moved = following.moved(knob.widget)
     if moved is None or moved == knob.to_widget(current):
         # A widget that was just put back sends its own value, which may be rounded; a refusal above it stays.
-        return
-    future = control.set_knobs({name: knob.to_engine(moved)}, author="page")
-    answer = outcome(future, knob.label)
-    _note(effect.note(name, snapshot, answer, control))
-    if answer.tone == "wait":
-        following.ask(knob.widget, future)
-    elif answer.tone == "good":
-        following.settle(knob.widget, getattr(future.result(), name), control.snapshot.at)
+        if following.drafted(knob.widget) is not None:
+            following.discard(knob.widget, current)
+    elif preview_box.wanted():
+        following.draft(knob.widget, knob.to_engine(moved))
     else:
-        following.refuse(knob.widget, current)
+        _ask(control, {name: knob.to_engine(moved)})
+
+
+def apply(control: Control) -> None:
+    """All drafts as one change."""
+    changes = drafts()
+    if changes:
+        _ask(control, changes)
+
+
+def discard(control: Control) -> None:
+    for name in drafts():
+        following.discard(KNOBS[name].widget, getattr(control.snapshot.knobs, name))
+
+
+def drafts() -> dict[str, object]:
+    """What this tab has moved and not applied, in the engine's units."""
+    held = {name: following.drafted(knob.widget) for name, knob in KNOBS.items()}
+    return {name: value for name, value in held.items() if value is not None}
 
 
 def render(control: Control, snapshot: Snapshot) -> None:
     """The widgets, inside a fragment that runs each second in the sidebar."""
     _late_answers(control)
     off = snapshot.bands is None
+    preview_box.choice(lambda: discard(control))
     offered = [str(dtype) for dtype, _ in snapshot.paused_fit_by_dtype]
     dtypes = tuple(dict.fromkeys((*offered, str(snapshot.knobs.kv_dtype))))
     _choice(control, snapshot, "kv_dtype", dtypes, off)
@@ -131,7 +149,11 @@ def render(control: Control, snapshot: Snapshot) -> None:
                 _widget(
                     control, snapshot, name, st.number_input, min_value=low, max_value=high, step=step, disabled=off
                 )
-    _say(control, snapshot)
+    held = drafts()
+    if held:
+        preview_box.render(control, snapshot, held, lambda: apply(control), lambda: discard(control))
+    else:
+        _say(control, snapshot)
 
 
 def _say(control: Control, snapshot: Snapshot) -> None:
@@ -146,6 +168,14 @@ def _say(control: Control, snapshot: Snapshot) -> None:
         st.caption(effect.settle(note, snapshot, scale))
 
 
+def _mark(snapshot: Snapshot, name: str) -> None:
+    """Beside a draft stands what the engine has."""
+    if following.drafted(KNOBS[name].widget) is not None:
+        engine = plain(in_unit(name, getattr(snapshot.knobs, name)))
+        # Not a caption: its faded letters would be too faint in this colour.
+        st.markdown(f":small[:orange[not applied], engine: {engine}]")
+
+
 def _widget(control: Control, snapshot: Snapshot, name: str, make: Callable[..., Any], **options: Any) -> None:
     knob = KNOBS[name]
     key, value = following.follow(knob.widget, getattr(snapshot.knobs, name), snapshot.at)
@@ -154,6 +184,7 @@ def _widget(control: Control, snapshot: Snapshot, name: str, make: Callable[...,
     if shown is None:
         options["placeholder"] = MISSING
     make(knob.label, value=shown, key=key, help=knob.hint, on_change=send, args=(control, name), **options)
+    _mark(snapshot, name)
 
 
 def _choice(control: Control, snapshot: Snapshot, name: str, options: tuple[str, ...], off: bool) -> None:
@@ -170,22 +201,40 @@ def _choice(control: Control, snapshot: Snapshot, name: str, options: tuple[str,
         st.segmented_control(knob.label, options, default=str(value), required=True, width="stretch", **common)
     else:
         st.selectbox(knob.label, options, index=options.index(value) if value in options else 0, **common)
+    _mark(snapshot, name)
+
+
+def _ask(control: Control, changes: dict[str, object]) -> None:
+    before = control.snapshot
+    names = tuple(changes)
+    future = control.set_knobs(changes, author="page")
+    _take(control, names, before, outcome(future, _labels(names)), future)
+
+
+def _take(control: Control, names: tuple[str, ...], before: Snapshot, answer: Answer, future: "Future[Knobs]") -> None:
+    st.session_state.knobs_note = effect.note(names, before, answer, control)
+    for name in names:
+        widget = KNOBS[name].widget
+        if answer.tone == "wait":
+            following.ask(widget, future)
+        elif answer.tone == "good":
+            following.settle(widget, getattr(future.result(), name), control.snapshot.at)
+        else:
+            following.refuse(widget, getattr(control.snapshot.knobs, name))
 
 
 def _late_answers(control: Control) -> None:
+    late: dict[Future[Knobs], list[str]] = {}
     for knob in KNOBS.values():
         future = following.answered(knob.widget)
-        if future is None:
-            continue
-        answer = outcome(future, knob.label)
+        if future is not None:
+            late.setdefault(future, []).append(knob.name)
+    for future, found in late.items():
+        names = tuple(found)
         asked: Note | None = st.session_state.get("knobs_note")
-        before = asked.before if asked and asked.name == knob.name else control.snapshot
-        _note(effect.note(knob.name, before, answer, control))
-        if answer.tone == "good":
-            following.settle(knob.widget, getattr(future.result(), knob.name), control.snapshot.at)
-        else:
-            following.refuse(knob.widget, getattr(control.snapshot.knobs, knob.name))
+        before = asked.before if asked and asked.names == names else control.snapshot
+        _take(control, names, before, outcome(future, _labels(names)), future)
 
 
-def _note(note: Note) -> None:
-    st.session_state.knobs_note = note
+def _labels(names: tuple[str, ...]) -> str:
+    return ", ".join(KNOBS[name].label for name in names)

@@ -172,6 +172,10 @@ class Backend(Protocol):
 
     def block_bytes_at(self, dtype: KVDtype) -> int: ...
 
+    def check_host_pool(self, nbytes: int) -> None:
+        """Raises Refused for a size that `set_host_pool` would not take even of an empty pool."""
+        ...
+
     def set_host_pool(self, nbytes: int) -> None:
         """Resize the host pool. Raises Refused, with nothing changed, if more than `nbytes` is in use."""
         ...

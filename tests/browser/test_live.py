@@ -63,6 +63,11 @@ def low_watermark(page: Page) -> int:
     return int(slider.evaluate("(e) => Number(e.value ?? e.getAttribute('aria-valuenow'))"))
 
 
+def mode(page: Page, name: str) -> None:
+    """When a moved knob applies."""
+    page.get_by_role("radio", name=name).or_(page.get_by_role("button", name=name)).first.click()
+
+
 def slots(page: Page) -> str:
     return page.get_by_role("spinbutton", name="Slots").first.input_value()
 
@@ -134,6 +139,27 @@ def test_a_watermark_moves(page: Page) -> None:
     wait_until(page, lambda: bool("Low watermark" in events(page)), "the event of the watermark")
     page.wait_for_timeout(3000)
     assert low_watermark(page) < before
+
+
+def test_a_preview_stands_there_before_a_change_that_only_apply_makes(page: Page) -> None:
+    mode(page, "preview first")
+    before, told = low_watermark(page), events(page).count("Low watermark")
+    page.get_by_role("slider", name="Low watermark").focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    preview = page.get_by_text(f"Low watermark {before - 5} %:")
+    expect(preview).to_be_visible(timeout=SOON_MS)
+    marked = page.get_by_text(re.compile(f"not applied, engine: {before} %"))
+    expect(marked).to_be_visible()
+    page.wait_for_timeout(2500)
+    expect(marked).to_be_visible()
+    assert (low_watermark(page), events(page).count("Low watermark")) == (before - 5, told)
+    page.get_by_role("button", name="Apply", exact=True).click()
+    wait_until(page, lambda: events(page).count("Low watermark") > told, "the event of the watermark")
+    expect(marked).to_have_count(0, timeout=SOON_MS)
+    assert low_watermark(page) == before - 5
+    mode(page, "apply at once")
+    expect(preview).to_have_count(0, timeout=SOON_MS)
 
 
 def test_the_policy_changes(page: Page) -> None:

@@ -16,8 +16,10 @@ from engine.geometry import KVDtype, KVGeometry
 from engine.history import Paid, Span
 from engine.knobs import Knobs, change
 from engine.models.loaded import ServedModel
+from engine.preview import Preview
 from engine.snapshot import Bands, CardScale, Counters, HostState, Rates, Sample, Snapshot, Startup, TurnDetail, TurnRow
 from engine.turn import Phase, Priority, Tier, TurnId, TurnRequest
+from tests.panels.fake_preview import preview_of
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -166,6 +168,15 @@ class FakeControl:
             self.extra_events.append(event)
         self.knobs = changed
         future.set_result(changed)
+        return future
+
+    def preview(self, changes: Mapping[str, object]) -> "Future[Preview]":
+        self.calls.append(("preview", dict(changes)))
+        future: Future[Preview] = Future()
+        try:
+            future.set_result(preview_of(self.snapshot, self.knobs.changed(changes), GEOMETRY))
+        except Refused as refusal:
+            future.set_exception(refusal)
         return future
 
     def probe(self, probe: object, session: str) -> "Future[Any]":

@@ -215,14 +215,17 @@ class TorchBackend:
     def block_bytes_at(self, dtype: KVDtype) -> int:
         return self._layout(dtype).nbytes
 
-    def set_host_pool(self, nbytes: int) -> None:
-        """Raises Refused also for a size below 0, or for growth beyond half of what the host has available."""
+    def check_host_pool(self, nbytes: int) -> None:
+        """A size below 0 and growth beyond half of what the host has available are refused."""
         limit = max(self._pool.total_bytes, host_pool_limit(self._pool.held_bytes + self._host_available()))
         if nbytes < 0 or nbytes > limit:
             raise Refused(
                 f"A host pool of {nbytes / 2**20:.1f} MiB was asked for; give 0 to {limit / 2**20:.1f} MiB, half of "
                 "the memory that this machine and its container have available."
             )
+
+    def set_host_pool(self, nbytes: int) -> None:
+        self.check_host_pool(nbytes)
         self._pool.resize(nbytes)
 
     def memory(self) -> DeviceMemory:

@@ -188,8 +188,11 @@ class VllmBackend:
             return None
         return Moved(self._pool.load(turn, blocks), time.perf_counter() - started)
 
+    def check_host_pool(self, nbytes: int) -> None:
+        """A size below 0 and growth beyond half of what the host has available are refused."""
+        self._pool.check(nbytes, self._room())
+
     def set_host_pool(self, nbytes: int) -> None:
-        """Raises Refused also for a size below 0, or for growth beyond half of what the host has available."""
         self._pool.ask(nbytes, self._room())
 
     # -- precision ----------------------------------------------------------------------------------------------------

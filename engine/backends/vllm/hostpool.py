@@ -60,14 +60,18 @@ class HostPool:
         if units[:keep]:
             self._held[turn] = units[:keep]
 
-    def ask(self, nbytes: int, room: int) -> None:
-        """Resize to `nbytes`. Raises Refused below what is in use, and above `room` unless it was that large before."""
+    def check(self, nbytes: int, room: int) -> None:
+        """Raises Refused below 0, and above `room` unless it was that large before."""
         limit = max(self.total_bytes, room)
         if nbytes < 0 or nbytes > limit:
             raise Refused(
                 f"A host pool of {nbytes / 2**20:.1f} MiB was asked for; give 0 to {limit / 2**20:.1f} MiB, half of "
                 "the memory that this machine and its container have available."
             )
+
+    def ask(self, nbytes: int, room: int) -> None:
+        """Resize to `nbytes`. Raises Refused as `check` does, and below what is in use."""
+        self.check(nbytes, room)
         if nbytes // self._block_bytes < self._units.used:
             raise Refused(
                 f"The host pool holds {self.used_bytes / 2**20:.1f} MiB of parked turns and cannot shrink to "
