@@ -100,7 +100,7 @@ def _result(running: bool) -> None:
     with left:
         components.live_plot(json.dumps(prefill_spec(card.calibration.prefills, theme)), key="calibrate_prefill")
     with right:
-        components.live_plot(json.dumps(copies_spec(card, card.calibration.copies, theme)), key="calibrate_copies")
+        components.live_plot(json.dumps(copies_spec(card.calibration, theme)), key="calibrate_copies")
 
 
 def what_it_does(model: str, backend: str) -> str:

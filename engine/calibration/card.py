@@ -62,6 +62,7 @@ def card_of(measured: Measured, machine: Machine, slots: int, chunk: int) -> Car
             at=at.strftime("%Y-%m-%dT%H:%M:%SZ"),
             backend=facts.backend,
             model=machine.model,
+            block_bytes=memory.block_bytes,
             copies=measured.copies,
             prefills=measured.prefills,
             decodes=measured.decodes,

@@ -87,11 +87,13 @@ class DecodePoint:
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """What was measured for a profile, and how far its decode step is from it: `decode_error` is the root mean square
-    of (fitted / measured - 1), `decode_worst` the largest absolute value. `at`: UTC, ISO 8601."""
+    of (fitted / measured - 1), `decode_worst` the largest absolute value. `at`: UTC, ISO 8601. `block_bytes`: a block
+    of the measured engine, one of the sizes in `copies`, whose rates are the card's links."""
 
     at: str
     backend: str
     model: str
+    block_bytes: int
     copies: tuple[CopyPoint, ...]
     prefills: tuple[PrefillPoint, ...]
     decodes: tuple[DecodePoint, ...]

@@ -171,14 +171,19 @@ def _calibration(table: Mapping[str, Any]) -> Calibration:
             raise Refused(f"[calibration] {name} {said(table.get(name))} is not a number from 0")
         return value
 
+    copies = tuple(
+        CopyPoint(int(size), out, back)
+        for size, out, back in rows("copies", "block_bytes", "out_bytes_per_s", "back_bytes_per_s")
+    )
+    own = table.get("block_bytes")
+    if own not in [point.block_bytes for point in copies]:
+        raise Refused(f"[calibration] block_bytes {said(own)} is none of the sizes in [[calibration.copies]]")
     return Calibration(
         at=_text(table, "at"),
         backend=_text(table, "backend"),
         model=_text(table, "model"),
-        copies=tuple(
-            CopyPoint(int(size), out, back)
-            for size, out, back in rows("copies", "block_bytes", "out_bytes_per_s", "back_bytes_per_s")
-        ),
+        block_bytes=int(own),
+        copies=copies,
         prefills=tuple(PrefillPoint(int(chunk), rate) for chunk, rate in rows("prefills", "chunk", "tokens_per_s")),
         decodes=tuple(
             DecodePoint(int(turns), int(context), int(kv), s)
