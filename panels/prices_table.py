@@ -11,7 +11,8 @@ from engine.cards.profile import CardProfile, Preset
 from engine.paper.prices import CONTEXTS, PriceRow, Prices
 from panels import components
 from panels.palette import ThemeName, palette
-from panels.prices_text import cell, duration, times
+from panels.prices_text import cell, times
+from panels.units import seconds
 
 HEAD = ("tokens", "KV", "out and back", "recompute", "ratio")
 CSV_HEAD = ("tokens", "kv_bytes", "swap_ms", "restore_ms", "recompute_s", "ratio", "restore_ratio")
@@ -47,7 +48,7 @@ def _row(row: PriceRow, chosen: bool) -> dict[str, Any]:
     return {
         "key": str(row.tokens),
         "label": "▸" if chosen else "",
-        "hint": f"Way back alone: {duration(row.restore_s)}; recompute: {times(row.restore_ratio)} times that.",
+        "hint": f"Way back alone: {seconds(row.restore_s)}; recompute: {times(row.restore_ratio)} times that.",
         "cells": [{"text": number, "unit": unit, "tone": ""} for number, unit in cells(row)],
     }
 

@@ -152,7 +152,7 @@ def test_figures_have_units_and_say_what_they_are() -> None:
     assert card.calibration is not None
     shown = {one.key: one for one in cards(card, card.calibration)}
     assert shown["base"].value == "6.00 ms"
-    assert shown["per_turn"].value == "0.60 ms"
+    assert shown["per_turn"].value == "600 µs"
     assert shown["per_kv"].value == "120 ms/GB"
     assert shown["error"].value == "0.0 % rms"
     assert shown["prefill"].value == "700 tok/s"
