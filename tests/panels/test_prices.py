@@ -104,9 +104,14 @@ def test_both_notes_of_the_study_stand_below_the_table() -> None:
 
 
 def test_the_csv_is_unrounded() -> None:
-    rows = list(csv.DictReader(io.StringIO(prices_table.text(listed()))))
+    named = replace(CARD, name="=cmd()")
+    about, table = prices_table.as_csv(listed(), named, SWAP).decode().split("\r\n\r\n")
+    asked = dict(csv.reader(io.StringIO(about)))
+    assert (asked["card"], asked["model"], asked["kv_precision"]) == ("'=cmd()", "swap", "fp16")
+    assert (asked["context_tokens"], float(asked["link_out_bytes_per_s"])) == (str(listed().context), 50e9)
+    rows = list(csv.DictReader(io.StringIO(table)))
     assert [int(row["tokens"]) for row in rows] == [2_000, 6_900, 16_000, 32_000, 55_000]
-    assert float(rows[1]["swap_ms"]) == listed().row(6_900).swap_s * 1000
+    assert float(rows[1]["swap_s"]) == listed().row(6_900).swap_s
     assert float(rows[1]["ratio"]) == listed().row(6_900).ratio
 
 
