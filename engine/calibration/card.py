@@ -8,8 +8,8 @@ from engine.calibration.calibrator import Measured
 from engine.cards.profile import GIB, UNITS, Calibration, CardProfile, CopyPoint, Figure, PrefillPoint, Preset
 from engine.cards.store import THIS_MACHINE
 from engine.layout import uniform
+from engine.turn import AVERAGE_TURN_TOKENS
 
-MEAN_CONTEXT = 768
 LONG_CONTEXT = 2048
 
 
@@ -47,7 +47,7 @@ def card_of(measured: Measured, machine: Machine, slots: int, chunk: int) -> Car
         weights=_size(memory.weights_bytes, by),
         runtime=_size(memory.runtime_bytes, by),
         slots=Figure(slots, "turns", "assumed", "the slots of this engine"),
-        mean_context=Figure(min(MEAN_CONTEXT, limit), "tokens", "assumed", workload),
+        mean_context=Figure(min(AVERAGE_TURN_TOKENS, limit), "tokens", "assumed", workload),
         long_context=Figure(min(LONG_CONTEXT, limit), "tokens", "assumed", workload),
         max_context=Figure(limit, "tokens", "published", "the running model's own limit"),
         decode_base=_figure(fit.base_s, "ms", fitted),

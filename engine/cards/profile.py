@@ -101,6 +101,10 @@ class Calibration:
     decode_worst: float
 
 
+TEXTS = ("id", "name", "architecture", "memory", "model")
+"""The fields of a profile that are words."""
+
+
 @dataclass(frozen=True, slots=True)
 class CardProfile:
     """`usable` is the ceiling. One decode step takes decode_base + turns x decode_per_turn + KV bytes x

@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.cards.fields import FIELDS, checked_figure, checked_known, checked_source, finite, said
 from engine.cards.profile import (
+    TEXTS,
     UNITS,
     Calibration,
     CardProfile,
@@ -27,7 +28,6 @@ LONGEST_TEXT = 500
 LARGEST_FILE = 1 << 18
 MOST_DOTS = 100
 LONGEST_REASON = 200
-_TEXTS = ("id", "name", "architecture", "memory", "model")
 _ROUNDED = "rounded_bytes_per_token"
 _KV_ROOM = "kv_room"
 _WHOLE = frozenset({"block_bytes", "chunk", "turns", "context", "kv_bytes"})
@@ -73,7 +73,7 @@ def profile_from_text(text: str, file: str) -> CardProfile:
 
 def profile_from_table(table: Mapping[str, Any]) -> CardProfile:
     """Raises BadField or Refused for the first thing that cannot be."""
-    stated: dict[str, Any] = {name: _text(table, name, required=name in ("id", "name")) for name in _TEXTS}
+    stated: dict[str, Any] = {name: _text(table, name, required=name in ("id", "name")) for name in TEXTS}
     stated |= {name: _figure(table, name) for name in FIELDS}
     presets = table.get("presets")
     if not isinstance(presets, list) or not presets:
