@@ -9,6 +9,7 @@ from engine.cards.profile import GIB, UNITS, Calibration, CardProfile, CopyPoint
 from engine.cards.store import THIS_MACHINE
 from engine.layout import uniform
 from engine.turn import AVERAGE_TURN_TOKENS
+from engine.words import percent
 
 LONG_CONTEXT = 2048
 
@@ -31,7 +32,8 @@ def card_of(measured: Measured, machine: Machine, slots: int, chunk: int) -> Car
     by = f"measured with {machine.model} on {facts.backend}, {at:%Y-%m-%d}"
     own = _own(measured.copies, memory.block_bytes)
     prefill = _nearest(measured.prefills, chunk)
-    fitted = f"{by}: fit of {len(measured.decodes)} steps, error {fit.error:.1%} rms, {fit.worst:.1%} at worst"
+    off = f"error {percent(fit.error, 1)} rms, {percent(fit.worst, 1)} at worst"
+    fitted = f"{by}: fit of {len(measured.decodes)} steps, {off}"
     copied = f"{by}: blocks of {memory.block_bytes:,} bytes"
     workload = "the default workload"
     limit = facts.max_context
