@@ -23,6 +23,7 @@ from engine.cards.store import cards_dir
 from engine.errors import Refused
 from engine.host import Host
 from engine.snapshot import HostState
+from engine.words import percent
 from panels.units import link, rate, seconds, size
 
 STOPS_WITHIN_S = 4.0
@@ -125,7 +126,8 @@ def _print(card: CardProfile) -> None:
     base, per_turn, per_kv = card.decode_base, card.decode_per_turn, card.decode_per_kv_byte
     typer.echo(
         f"\nDecode step = {seconds(base.amount)} + turns x {seconds(per_turn.amount)} + KV x {per_kv.value:.3g} ms/GB; "
-        f"the fit is off by {calibration.decode_error:.1%} rms, {calibration.decode_worst:.1%} at worst."
+        f"the fit is off by {percent(calibration.decode_error, 1)} rms, "
+        f"{percent(calibration.decode_worst, 1)} at worst."
     )
     typer.echo(f"Card {card.id} written to {cards_dir() / f'{card.id}.toml'}")
 

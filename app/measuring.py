@@ -11,7 +11,7 @@ from engine.calibration.card import Machine, card_of
 from engine.calibration.plan import DEFAULT, Depth
 from engine.calibration.probes import FactsProbe
 from engine.cards.profile import CardProfile
-from engine.cards.store import save
+from engine.cards.store import check_writable, save
 from engine.control import Control
 from engine.errors import ParkdeckError, Refused, TurnsOpen
 from engine.telemetry.device import device_words
@@ -32,7 +32,8 @@ def measure(
     control: Control, depth: Depth, report: Callable[[Progress], None], cancelled: Callable[[], bool]
 ) -> CardProfile:
     """Measure the running engine and keep the card of this machine. Raises Refused, and nothing is written, when the
-    engine cannot be measured or `cancelled` says so."""
+    engine cannot be measured or `cancelled` says so, and before anything is measured where no card can be kept."""
+    check_writable()
     snapshot = control.snapshot
     slots, chunk = snapshot.knobs.max_running, snapshot.knobs.prefill_chunk
     measured = calibrate(control, snapshot.session, depth, slots, report, cancelled)
@@ -102,9 +103,15 @@ class Measuring:
             log.exception("the calibration failed")
             over = CalibrationState(problem=f"the measurement failed: {fault}")
         finally:
-            if swarm_ran and not self._closed:
-                self._swarm.start(AUTHOR)
-            self._state = over
+            try:
+                if swarm_ran and not self._closed:
+                    self._swarm.start(AUTHOR)
+            except Exception as fault:
+                log.exception("the swarm did not start again")
+                unstarted = f"the swarm did not start again: {fault}"
+                over = replace(over, problem="; ".join(filter(None, (over.problem, unstarted))))
+            finally:
+                self._state = over
 
     def _tell(self, progress: Progress) -> None:
         self._state = replace(self._state, fraction=progress.fraction, note=progress.note)

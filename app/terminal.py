@@ -15,7 +15,7 @@ from app.interrupt import interruptible
 from engine.errors import Refused
 from engine.snapshot import HostState, Snapshot
 from engine.turn import Priority
-from engine.words import counted
+from engine.words import counted, percent
 from panels.figures import cards
 from panels.scale import Scale
 from panels.units import seconds as duration
@@ -94,8 +94,8 @@ def line(snapshot: Snapshot) -> str:
     if snapshot.bands is None:
         startup = snapshot.startup
         stage = f" {startup.stage}: {startup.note}" if startup else ""
-        percent = f" {startup.fraction:.0%}" if startup and startup.fraction is not None else ""
-        return f"{snapshot.state}{stage}{percent}"
+        share = f" {percent(startup.fraction)}" if startup and startup.fraction is not None else ""
+        return f"{snapshot.state}{stage}{share}"
     figures = {card.key: f"{card.label.lower()} {card.value}" for card in cards(snapshot, Scale(snapshot.card))}
     state = [] if snapshot.state == HostState.RUNNING else [str(snapshot.state)]
     return ", ".join([*state, *(figures[k] for k in ("turns", "decode", "headroom", "paused_fit", "swapped"))])

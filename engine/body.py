@@ -11,10 +11,10 @@ from engine.errors import Refused
 from engine.geometry import KVDtype
 from engine.models.loaded import ServedModel
 from engine.snapshot import CardScale, Startup
+from engine.turn import AVERAGE_TURN_TOKENS
 
 Report = Callable[[Startup], None]
 
-AVERAGE_TURN_TOKENS = 768
 DEFAULT_CARD = "rx9070xt"
 BACKENDS = ("auto", "torch", "vllm", "twin")
 

@@ -9,7 +9,7 @@ from engine.events import Event
 from engine.geometry import KVDtype
 from engine.history import Paid, Span
 from engine.knobs import Knobs
-from engine.turn import Phase, Priority, Tier, TurnId
+from engine.turn import AVERAGE_TURN_TOKENS, Phase, Priority, Tier, TurnId
 
 
 class HostState(StrEnum):
@@ -206,7 +206,7 @@ class Snapshot:
     counters: Counters = field(default_factory=Counters)
     rates: Rates = field(default_factory=Rates)
     costs: Costs | None = None
-    average_turn_tokens: int = 768
+    average_turn_tokens: int = AVERAGE_TURN_TOKENS
     bytes_per_token: int = 0
     paused_fit: int | None = None
     paused_fit_by_dtype: tuple[tuple[KVDtype, int], ...] = ()

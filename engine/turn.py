@@ -6,6 +6,9 @@ from typing import NewType
 
 TurnId = NewType("TurnId", int)
 
+AVERAGE_TURN_TOKENS = 768
+"""What a turn of the default workload holds over its life."""
+
 
 class Priority(IntEnum):
     """Lower runs first. A person waits for a foreground turn."""

@@ -1,4 +1,4 @@
-"""Figures in the sentences that a person reads: counts with their noun, bytes with their scale."""
+"""Figures in the sentences that a person reads: counts with their noun, bytes with their scale, shares in percent."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -9,6 +9,11 @@ def counted(number: int, noun: str) -> str:
 def took(seconds: float) -> str:
     """'1.7 s', '38 ms'."""
     return f"{seconds:,.1f} s" if seconds >= 0.95 else f"{seconds * 1e3:.3g} ms"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """'43 %', '2.1 %'."""
+    return f"{100 * share:.{digits}f} %"
 
 
 def mib(nbytes: int) -> str:

@@ -12,10 +12,10 @@ from engine.cards.profile import Calibration, CardProfile
 from engine.cards.store import THIS_MACHINE, list_cards, load_card
 from engine.errors import ParkdeckError
 from engine.snapshot import HostState
-from engine.words import counted
+from engine.words import counted, percent
 from panels import components
 from panels.calibrate_charts import copies_spec, prefill_spec
-from panels.deck_view import CalibrationState, DeckView
+from panels.deck_view import NO_ENGINE, CalibrationState, DeckView
 from panels.figures import Card
 from panels.palette import palette
 from panels.plain import plain
@@ -23,7 +23,7 @@ from panels.units import link, rate, seconds, short, size
 
 REFRESH_S = 1.0
 TAKES_S = DEFAULT.seconds + 5
-NO_ENGINE = "No engine runs behind this page; `parkdeck calibrate` in a terminal measures this machine as well."
+IN_A_TERMINAL = "`parkdeck calibrate` in a terminal measures this machine as well."
 
 
 def render(deck: DeckView | None) -> None:
@@ -41,7 +41,7 @@ def _box(deck: DeckView | None) -> None:
     if was_running and not state.running:
         st.rerun()
     if deck is None:
-        st.caption(NO_ENGINE)
+        st.caption(f"{NO_ENGINE} {IN_A_TERMINAL}")
     elif state.running:
         # A press that was refused because one ran already is answered by what comes out of that one.
         st.session_state.calibrate_refused = None
@@ -73,7 +73,7 @@ def _progress(deck: DeckView, state: CalibrationState) -> None:
         st.button(
             "Cancel", key="calibrate_cancel", icon=":material/close:", on_click=_press, args=(deck.calibration.cancel,)
         )
-        st.progress(min(1.0, state.fraction), text=plain(f"{state.fraction:.0%} · {state.note}"))
+        st.progress(min(1.0, state.fraction), text=plain(f"{percent(state.fraction)} · {state.note}"))
     st.caption("The swarm waits until it is over; nothing is written before.")
 
 
@@ -100,7 +100,7 @@ def _result(running: bool) -> None:
     with left:
         components.live_plot(json.dumps(prefill_spec(card.calibration.prefills, theme)), key="calibrate_prefill")
     with right:
-        components.live_plot(json.dumps(copies_spec(card, card.calibration.copies, theme)), key="calibrate_copies")
+        components.live_plot(json.dumps(copies_spec(card.calibration, theme)), key="calibrate_copies")
 
 
 def what_it_does(model: str, backend: str) -> str:
@@ -134,11 +134,11 @@ def cards(card: CardProfile, calibration: Calibration) -> tuple[Card, ...]:
             "What reading the KV of the turns adds, GB of 10^9 bytes. Fitted.",
         ),
         Card(
-            "error", "Fit's error", f"{100 * calibration.decode_error:.1f} % rms", f"over {count}",
+            "error", "Fit's error", f"{percent(calibration.decode_error, 1)} rms", f"over {count}",
             "Root mean square of fitted / measured - 1 over the measured steps.",
         ),
         Card(
-            "worst", "At worst", f"{100 * calibration.decode_worst:.1f} %", "off one step",
+            "worst", "At worst", percent(calibration.decode_worst, 1), "off one step",
             "The step that the fit misses most, of its own time.",
         ),
         Card(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from engine.cards.profile import CardProfile, CopyPoint, PrefillPoint
+from engine.cards.profile import Calibration, PrefillPoint
 from panels.marks import Trace, scatter
 from panels.palette import Palette, ThemeName, palette
 from panels.prices_axes import around, titled
@@ -27,9 +27,10 @@ def prefill_spec(points: Sequence[PrefillPoint], theme: ThemeName) -> dict[str, 
     return {"data": [line], "layout": layout, "file": "calibration-prefill", "alt": f"Prefill by chunk: {told}"}
 
 
-def copies_spec(card: CardProfile, points: Sequence[CopyPoint], theme: ThemeName) -> dict[str, Any]:
+def copies_spec(calibration: Calibration, theme: ThemeName) -> dict[str, Any]:
     """GB per second over the bytes of a block, to the host and back; a dotted line at the engine's own blocks."""
     colours = palette(theme)
+    points = calibration.copies
     sizes = [point.block_bytes for point in points]
     names = [size(nbytes) for nbytes in sizes]
     traces = []
@@ -44,21 +45,13 @@ def copies_spec(card: CardProfile, points: Sequence[CopyPoint], theme: ThemeName
     shown = [nbytes for nbytes in SHOWN_SIZES if sizes[0] <= nbytes <= sizes[-1]] if wide else sizes
     x_axis = _log_axis(shown, [size(nbytes).replace(".00", "").replace(".0", "") for nbytes in shown], "block", colours)
     layout = _layout("Copies by block size", x_axis, "GB/s", colours)
-    own = _own(card, points)
-    if own is not None and wide:
-        layout |= _mark(own, colours)
+    if wide:
+        layout |= _mark(calibration.block_bytes, colours)
     told = ", ".join(
         f"{size(p.block_bytes)} {p.out_bytes_per_s / GB:.1f} out and {p.back_bytes_per_s / GB:.1f} back" for p in points
     )
     alt = f"Copies by block size, GB/s: {told}"
     return {"data": traces, "layout": layout, "file": "calibration-copies", "alt": alt}
-
-
-def _own(card: CardProfile, points: Sequence[CopyPoint]) -> int | None:
-    """The size whose rate became the card's link."""
-    rate = card.link_out.amount
-    nearest = min(points, key=lambda point: abs(point.out_bytes_per_s - rate))
-    return nearest.block_bytes if abs(nearest.out_bytes_per_s - rate) <= 1e-6 * rate else None
 
 
 def _line(x: Sequence[int], y: Sequence[float], colour: str, dash: str = "solid", symbol: str = "circle") -> Trace:

@@ -7,7 +7,7 @@ import streamlit as st
 from engine.cards.fields import FIELDS
 from engine.cards.profile import Calibration, CardProfile, Figure, Known, Preset
 from engine.layout import LayerGroup, Store
-from engine.words import counted
+from engine.words import counted, percent
 from panels.plain import plain
 from panels.units import size
 
@@ -61,8 +61,8 @@ def calibrated(calibration: Calibration) -> str:
     """What was measured, and how far the fitted decode step is from it."""
     return (
         f"Calibrated {calibration.at} on {calibration.backend or 'n/a'} with {calibration.model or 'n/a'}: "
-        f"{len(calibration.decodes)} decode steps, which the fit misses by {calibration.decode_error:.1%} "
-        f"(at worst {calibration.decode_worst:.1%}), {len(calibration.prefills)} prefill rates, "
+        f"{len(calibration.decodes)} decode steps, which the fit misses by {percent(calibration.decode_error, 1)} "
+        f"(at worst {percent(calibration.decode_worst, 1)}), {len(calibration.prefills)} prefill rates, "
         f"{len(calibration.copies)} copy sizes."
     )
 

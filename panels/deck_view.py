@@ -34,6 +34,9 @@ class SwarmControl(Protocol):
     def long_turn(self) -> str: ...
 
 
+NO_ENGINE = "No engine runs behind this page. Start it with `streamlit run app` or `parkdeck up`."
+
+
 @dataclass(frozen=True, slots=True)
 class CalibrationState:
     """`fraction` from 0 to 1 and `note` on what is done now, while `running`. Afterwards what came of it: `written`, or

@@ -12,7 +12,7 @@ from engine.layout import Store
 from engine.paper.ceiling import Plan
 from engine.snapshot import Bands, HostState, Snapshot
 from panels import components
-from panels.deck_view import DeckView
+from panels.deck_view import NO_ENGINE, DeckView
 from panels.palette import ThemeName, palette
 from panels.planner_table import Cell, Row, size_cell
 from panels.scale import Scale
@@ -26,7 +26,7 @@ ABSENT = Cell(MISSING, tone="none")
 def why_none(snapshot: Snapshot | None) -> str | None:
     """One sentence where nothing is measured now; None where the session has figures."""
     if snapshot is None:
-        return "n/a: no engine runs behind this page. Start it with `streamlit run app` or `parkdeck up`."
+        return NO_ENGINE
     if snapshot.bands is not None:
         return None
     match snapshot.state:

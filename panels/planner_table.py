@@ -1,18 +1,13 @@
 """The planner's table: one precision beside the other, q8 with its scales and as studies count it, all modelled."""
 
-import csv
-import io
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import streamlit as st
-
 from engine.cards.profile import Preset
 from engine.paper.ceiling import Fit, Plan
-from engine.record.cells import neutralised
 from engine.words import counted
-from panels import components
+from panels import components, table_csv
 from panels.palette import ThemeName, palette
 from panels.planner_words import HEADS, notes
 from panels.units import axis_unit, common_unit, speed, unit_name
@@ -70,38 +65,37 @@ def rows(plan: Plan) -> tuple[Row, ...]:
 
 
 def as_csv(plan: Plan) -> bytes:
-    """The table, unrounded: sizes in bytes, times in seconds, rates in tokens per second; empty where there is none."""
-    text = io.StringIO()
-    out = csv.writer(text)
-    out.writerow(["figure", "unit", *(str(store) for store in HEADS)])
-    for key, unit, value in (
-        ("card", "", neutralised(plan.card.name)),
-        ("model", "", neutralised(plan.layout.name)),
-        ("ceiling", "B", plan.card.usable.amount),
-        ("weights", "B", plan.card.weights.amount),
-        ("runtime", "B", plan.card.runtime.amount),
-        *((name, "turns" if name == "slots" else "tokens", number) for name, number in asdict(plan.load).items()),
-    ):
-        out.writerow([key, unit, *[value] * len(HEADS)])
-    for name, unit in CSV_UNITS.items():
-        out.writerow([name, unit, *(_said(getattr(plan.fits[store], name)) for store in HEADS)])
-    for name, unit in (("slots", "turns"), ("slot_bytes", "B"), ("reserved_bytes", "B"), ("skipped_bytes", "B")):
-        out.writerow([f"reserve_{name}", unit, *(getattr(plan.reserves[store], name) for store in HEADS)])
-    return text.getvalue().encode()
+    """The table, for the plan's card, model and load."""
+    card, load = plan.card, plan.load
+    about = (
+        ("card", card.name),
+        ("model", plan.layout.name),
+        ("kv_precision", ", ".join(HEADS)),
+        *((f"{name}_bytes", getattr(card, name).amount) for name in ("usable", "weights", "runtime")),
+        ("slots", load.slots),
+        *((f"{name}_tokens", getattr(load, name)) for name in ("mean_context", "long_context", "max_context")),
+    )
+    fits = [(name, unit, *(getattr(plan.fits[store], name) for store in HEADS)) for name, unit in CSV_UNITS.items()]
+    reserves = [
+        (f"reserve_{name}", unit, *(getattr(plan.reserves[store], name) for store in HEADS))
+        for name, unit in CSV_RESERVE_UNITS.items()
+    ]
+    return table_csv.content(about, ("figure", "unit", *HEADS), (*fits, *reserves))
 
 
 CSV_UNITS = {
-    "bytes_per_token": "B",
-    "turn_bytes": "B",
-    "running_bytes": "B",
-    "used_bytes": "B",
-    "headroom_bytes": "B",
+    "bytes_per_token": "bytes",
+    "turn_bytes": "bytes",
+    "running_bytes": "bytes",
+    "used_bytes": "bytes",
+    "headroom_bytes": "bytes",
     "paused_fit": "turns",
-    "long_turn_bytes": "B",
+    "long_turn_bytes": "bytes",
     "long_fits": "",
     "fill_context": "tokens",
-    "step_s": "s",
+    "step_s": "seconds",
 }
+CSV_RESERVE_UNITS = {"slots": "turns", "slot_bytes": "bytes", "reserved_bytes": "bytes", "skipped_bytes": "bytes"}
 
 
 def render(plan: Plan, theme: ThemeName) -> None:
@@ -144,19 +138,5 @@ def _filling(tokens: int | None) -> Cell:
     return Cell("never", tone="none") if tokens is None else Cell(f"{tokens:,}", "tok", "" if tokens else "bad")
 
 
-def _said(value: object) -> object:
-    return "" if value is None else value
-
-
 def download(plan: Plan) -> None:
-    name = components.file_name(f"parkdeck-plan-{plan.card.id}-{plan.layout.name}")
-    st.download_button(
-        "Table as CSV",
-        as_csv(plan),
-        f"{name}.csv",
-        "text/csv",
-        key="planner_csv",
-        icon=":material/download:",
-        help="Unrounded, sizes in bytes, times in seconds.",
-        on_click="ignore",
-    )
+    table_csv.download(as_csv(plan), f"parkdeck-plan-{plan.card.id}-{plan.layout.name}", key="planner_csv")

@@ -5,7 +5,7 @@ from typing import Any
 
 from panels.marks import axis, grounds
 from panels.palette import Palette
-from panels.prices_text import DAY, HOUR, MINUTE, YEAR
+from panels.units import DAY, HOUR, MINUTE, YEAR
 
 TICKS = (
     *((10.0**power, f"{10 ** (power % 3)} {unit}") for power, unit in zip(

@@ -6,8 +6,8 @@ from engine.paper.prices import Prices
 from panels import components
 from panels.figures import Card
 from panels.palette import ThemeName, palette
-from panels.prices_text import duration, times
-from panels.units import short
+from panels.prices_text import times
+from panels.units import seconds, short
 
 
 def cards(listed: Prices) -> tuple[Card, ...]:
@@ -17,11 +17,11 @@ def cards(listed: Prices) -> tuple[Card, ...]:
     turn = f"of a turn of {row.tokens:,} tokens; modelled."
     return (
         Card(
-            "trip", "Out and back", duration(row.swap_s), f"way back alone {duration(row.restore_s)}",
+            "trip", "Out and back", seconds(row.swap_s), f"way back alone {seconds(row.restore_s)}",
             f"Copying the KV to the host and back, {turn}",
         ),
         Card(
-            "recompute", "Recompute", duration(row.recompute_s), f"at {short(listed.prefill_tokens_per_s)} tok/s",
+            "recompute", "Recompute", seconds(row.recompute_s), f"at {short(listed.prefill_tokens_per_s)} tok/s",
             f"Prefilling prompt and generated tokens again, {turn}",
         ),
         Card(
@@ -30,7 +30,7 @@ def cards(listed: Prices) -> tuple[Card, ...]:
             + ("The same at every context" if listed.fixed_ratio else "It depends on the context") + "; modelled.",
         ),
         Card(
-            "even_wait", "Break-even wait", duration(listed.break_even_wait_s), "a longer wait pays",
+            "even_wait", "Break-even wait", seconds(listed.break_even_wait_s), "a longer wait pays",
             "Swapping out pays when the turn waits longer than its round trip; modelled.",
         ),
         Card(
@@ -39,8 +39,8 @@ def cards(listed: Prices) -> tuple[Card, ...]:
             "modelled.",
         ),
         Card(
-            "per_token", "Out and back, per token", duration(row.swap_s / row.tokens),
-            f"recompute {duration(row.recompute_s / row.tokens)}",
+            "per_token", "Out and back, per token", seconds(row.swap_s / row.tokens),
+            f"recompute {seconds(row.recompute_s / row.tokens)}",
             f"Out and back, and the recompute, divided by the {row.tokens:,} tokens; modelled.",
         ),
     )  # fmt: skip

@@ -1,13 +1,12 @@
 """What the price list is asked for: KV precision, context, rates and host memory. A card's own figures until changed;
 what was changed stays over a change of pages and goes with the card."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 import streamlit as st
 
-from engine.cards.fields import FIELDS, Field, checked_number
+from engine.cards.fields import FIELDS, checked_number
 from engine.cards.profile import CardProfile, Figure, Preset
 from engine.layout import Store
 from engine.paper.prices import CONTEXTS, Prices, prices
@@ -100,8 +99,8 @@ def what_counts(card: CardProfile, preset: Preset, store: Store, exact: bool) ->
     return " · ".join(parts)
 
 
-def controls(deck: DeckView | None, card: CardProfile, preset: Preset, store: Store, exact: bool) -> Asked | None:
-    """Draws the figures to play with and returns the price list for them; None for a model whose turns hold nothing."""
+def controls(deck: DeckView | None, card: CardProfile, preset: Preset, store: Store, exact: bool) -> Asked:
+    """Draws the figures to play with and returns the price list for them."""
     own = own_figures(card)
     if st.session_state.get(_OF_CARD) != (card.id, own):
         for name, value in own.items():
@@ -111,20 +110,22 @@ def controls(deck: DeckView | None, card: CardProfile, preset: Preset, store: St
     left, right = st.columns(2, gap="large")
     with left:
         context = fields.figure(
-            CONTEXT, "Context of the turn", own[CONTEXT], CONTEXT_STOPS, _checking(CONTEXT_FIELD, "tokens"),
-            unit="tokens", step=1, hint=context_hint(card, preset),
+            CONTEXT, "Context of the turn", own[CONTEXT], CONTEXT_STOPS,
+            partial(checked_number, CONTEXT_FIELD, unit="tokens"), unit="tokens", step=1,
+            hint=context_hint(card, preset),
         )  # fmt: skip
     with right:
         pinned = fields.figure(
-            PINNED, "Pinned host memory", own[PINNED], PINNED_STOPS, _checking(FIELDS["pinned_host"], "GB"),
-            unit="GB", step=1.0, hint="What parked turns may take of the host's memory. " + _from(card.pinned_host),
+            PINNED, "Pinned host memory", own[PINNED], PINNED_STOPS,
+            partial(checked_number, FIELDS["pinned_host"], unit="GB"), unit="GB", step=1.0,
+            hint="What parked turns may take of the host's memory. " + _from(card.pinned_host),
         )  # fmt: skip
     left, right = st.columns(2, gap="large")
     with left:
         stops = with_here(LINK_STOPS, _both_ways_of(now) if now else None)
         link = fields.figure(
             LINK, "Bandwidth", own[LINK], stops,
-            _checking(LINK_FIELD, "GB/s"), unit="GB/s", step=0.1,
+            partial(checked_number, LINK_FIELD, unit="GB/s"), unit="GB/s", step=0.1,
             hint="Pinned copies, out and back alike. " + _from(card.link_out),
             below=partial(prices_here.marked, deck, "link", _both_ways_of),
         )  # fmt: skip
@@ -133,7 +134,7 @@ def controls(deck: DeckView | None, card: CardProfile, preset: Preset, store: St
         stops = with_here(PREFILL_STOPS, _prefill_of(now) if now else None)
         prefill = fields.figure(
             PREFILL, "Prefill rate", own[PREFILL], stops,
-            _checking(FIELDS["prefill"], "tok/s"), unit="tok/s", step=1.0,
+            partial(checked_number, FIELDS["prefill"], unit="tok/s"), unit="tok/s", step=1.0,
             hint="Prompt tokens computed per second, what a recompute runs at. " + _from(card.prefill),
             below=partial(prices_here.marked, deck, "rate", _prefill_of),
         )  # fmt: skip
@@ -149,7 +150,7 @@ def controls(deck: DeckView | None, card: CardProfile, preset: Preset, store: St
     )
     changed = any(fields.kept(name, own[name]) != own[name] for name in (LINK, PREFILL))
     named = f"{card.name}, rates as set" if changed else card.name
-    return Asked(listed, named) if listed.kv_bytes(listed.context) > 0 else None
+    return Asked(listed, named)
 
 
 def context_hint(card: CardProfile, preset: Preset) -> str:
@@ -185,14 +186,6 @@ def _both_ways_of(now: Here) -> float:
 
 def _prefill_of(now: Here) -> float:
     return float(f"{now.costs.prefill_tokens_per_s:.4g}")
-
-
-def _checking(field: Field, unit: str) -> Callable[[object], float]:
-    return partial(_checked, field, unit)
-
-
-def _checked(field: Field, unit: str, value: object) -> float:
-    return checked_number(field, value, unit)
 
 
 def _from(figure: Figure) -> str:

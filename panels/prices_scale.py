@@ -15,7 +15,8 @@ from panels import components
 from panels.marks import Trace, axis, scatter
 from panels.palette import Palette, ThemeName, palette
 from panels.prices_axes import around, time_ticks
-from panels.prices_text import decimal_size, duration, times
+from panels.prices_text import decimal_size, times
+from panels.units import seconds
 
 HEIGHT = 372
 MARGIN = {"l": 122, "r": 22, "t": 46, "b": 46}
@@ -73,9 +74,9 @@ def sentence(listed: Prices) -> str:
     row = listed.row(listed.context)
     return (
         f"A turn of {row.tokens:,} tokens holds {decimal_size(row.kv_bytes)}. Copying it out and back takes "
-        f"{duration(row.swap_s)}, the way back alone {duration(row.restore_s)}; computing it again takes "
-        f"{duration(row.recompute_s)}, {times(row.ratio)} times the round trip. Swapping it out pays when its wait is "
-        f"longer than {duration(row.swap_s)}; tools typically take {WAITS_SAID}, half of them up to "
+        f"{seconds(row.swap_s)}, the way back alone {seconds(row.restore_s)}; computing it again takes "
+        f"{seconds(row.recompute_s)}, {times(row.ratio)} times the round trip. Swapping it out pays when its wait is "
+        f"longer than {seconds(row.swap_s)}; tools typically take {WAITS_SAID}, half of them up to "
         f"{TOOL_WAIT_P50_S:g} s and nine in ten up to {TOOL_WAIT_P90_S:g} s (TraceLab)."
     )
 
@@ -90,7 +91,7 @@ def _mark(low: float, at: float, lane: int, colour: str, symbol: str) -> list[Tr
     return [
         scatter(x=[low, at], y=[lane, lane], mode="lines", line={"width": 3, "color": colour}, opacity=0.45),
         scatter(
-            x=[at], y=[lane], mode="markers+text", text=[f"  <b>{duration(at)}</b>"], textposition="middle right",
+            x=[at], y=[lane], mode="markers+text", text=[f"  <b>{seconds(at)}</b>"], textposition="middle right",
             marker={"size": 13, "color": colour, "symbol": symbol, "line": {"width": 2.5, "color": colour}},
         ),
     ]  # fmt: skip
@@ -130,7 +131,7 @@ def _even(row: PriceRow, middle: float, colours: Palette) -> Trace:
     return scatter(
         x=[row.swap_s], y=[EVEN], mode="markers+text",
         textposition="middle right" if row.swap_s <= middle else "middle left",
-        text=[f"  <b>{duration(row.swap_s)}</b>: a longer wait pays for the copy  "],
+        text=[f"  <b>{seconds(row.swap_s)}</b>: a longer wait pays for the copy  "],
         marker={"symbol": "triangle-down", "size": 12, "color": colours.swap},
     )  # fmt: skip
 

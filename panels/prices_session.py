@@ -19,7 +19,7 @@ from panels.palette import Palette, ThemeName, palette
 from panels.prices_axes import around, time_ticks, titled, token_ticks
 from panels.prices_here import Here
 from panels.prices_points import Point, Points, described, points, thinned
-from panels.prices_text import duration
+from panels.units import seconds
 
 HEIGHT = 500
 MARGIN = {"l": 74, "r": 22, "t": 46, "b": 132}
@@ -140,7 +140,7 @@ def _lines(
         scatter(
             x=at, y=[price(tokens) for tokens in at], mode="lines", name=f"{whose}: {name}",
             legendrank=2 * rank + first, line={"color": ink, "dash": dash, "width": 2},
-            text=[f"{tokens:,} tokens · {duration(price(tokens))}" for tokens in at],
+            text=[f"{tokens:,} tokens · {seconds(price(tokens))}" for tokens in at],
             hovertemplate="%{text}<extra>%{fullData.name}</extra>",
         )
         for rank, (name, ink, dash, price) in enumerate(zip(names, inks, dashes, prices, strict=True))
@@ -161,7 +161,7 @@ def _cloud(name: str, shown: Sequence[Point], symbol: str, ink: str, colours: Pa
     return scatter(
         x=[point.tokens for point in shown], y=[point.seconds for point in shown], mode="markers", name=name,
         marker={"size": 8, "symbol": symbol, "color": ink, "line": line},
-        text=[f"{_named(p.agent)}<br>{described(p)} · {duration(p.seconds)}" for p in shown],
+        text=[f"{_named(p.agent)}<br>{described(p)} · {seconds(p.seconds)}" for p in shown],
         hovertemplate="%{text}<extra></extra>",
     )  # fmt: skip
 
@@ -196,7 +196,7 @@ def _counted(name: str, of_kind: Sequence[Point]) -> str:
 def _last(found: Points) -> str:
     """The latest round trip and recompute, for those who do not see the points."""
     latest = [
-        f"{what} of {point.tokens:,} tokens took {duration(point.seconds)}"
+        f"{what} of {point.tokens:,} tokens took {seconds(point.seconds)}"
         for what, of_kind in (("round trip", found.trips), ("recompute", found.recomputes))
         for point in of_kind[-1:]
     ]

@@ -1,20 +1,18 @@
 """The price list by context, the chosen one among them: on the page in few digits, as CSV in all of them."""
 
-import csv
-import io
 from collections.abc import Sequence
+from dataclasses import astuple, fields
 from typing import Any
-
-import streamlit as st
 
 from engine.cards.profile import CardProfile, Preset
 from engine.paper.prices import CONTEXTS, PriceRow, Prices
-from panels import components
+from panels import components, table_csv
 from panels.palette import ThemeName, palette
-from panels.prices_text import cell, duration, notes, times
+from panels.prices_text import cell, notes, times
+from panels.units import seconds
 
 HEAD = ("tokens", "KV", "out and back", "recompute", "ratio")
-CSV_HEAD = ("tokens", "kv_bytes", "swap_ms", "restore_ms", "recompute_s", "ratio", "restore_ratio")
+CSV_HEAD = tuple(column.name for column in fields(PriceRow))
 
 
 def rows(listed: Prices) -> tuple[PriceRow, ...]:
@@ -47,20 +45,26 @@ def _row(row: PriceRow, chosen: bool) -> dict[str, Any]:
     return {
         "key": str(row.tokens),
         "label": "▸" if chosen else "",
-        "hint": f"Way back alone: {duration(row.restore_s)}; recompute: {times(row.restore_ratio)} times that.",
+        "hint": f"Way back alone: {seconds(row.restore_s)}; recompute: {times(row.restore_ratio)} times that.",
         "cells": [{"text": number, "unit": unit, "tone": ""} for number, unit in cells(row)],
     }
 
 
-def text(listed: Prices) -> str:
-    """The same as CSV, unrounded."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(CSV_HEAD)
-    for row in rows(listed):
-        figures = (row.kv_bytes, row.swap_s * 1000, row.restore_s * 1000, row.recompute_s, row.ratio, row.restore_ratio)
-        writer.writerow((row.tokens, *figures))
-    return out.getvalue()
+def as_csv(listed: Prices, card: CardProfile, preset: Preset) -> bytes:
+    """The table, for the card, the model and the rates that it was asked for."""
+    about = (
+        ("card", card.name),
+        ("model", preset.name),
+        ("kv_precision", str(listed.store)),
+        ("context_tokens", listed.context),
+        ("rounded_bytes_per_token", listed.rounded),
+        ("link_out_bytes_per_s", listed.out_bytes_per_s),
+        ("link_back_bytes_per_s", listed.back_bytes_per_s),
+        ("prefill_tokens_per_s", listed.prefill_tokens_per_s),
+        ("card_kv_bytes", listed.card_bytes),
+        ("pinned_host_bytes", listed.host_bytes),
+    )
+    return table_csv.content(about, CSV_HEAD, map(astuple, rows(listed)))
 
 
 def sentence(listed: Prices) -> str:
@@ -71,8 +75,6 @@ def sentence(listed: Prices) -> str:
 
 def render(listed: Prices, card: CardProfile, preset: Preset, theme: ThemeName) -> None:
     components.figures(table(listed, notes(listed, card, preset), theme), key="prices_table")
-    name = components.file_name(f"prices-{card.id}-{preset.name}-{listed.store}")
-    st.download_button(
-        "Table as CSV", text(listed), file_name=f"{name}.csv", mime="text/csv", key="prices_csv",
-        icon=":material/download:", help="Unrounded, sizes in bytes, times in ms and s.", on_click="ignore",
-    )  # fmt: skip
+    table_csv.download(
+        as_csv(listed, card, preset), f"parkdeck-prices-{card.id}-{preset.name}-{listed.store}", key="prices_csv"
+    )

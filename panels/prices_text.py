@@ -1,4 +1,4 @@
-"""Figures of the price list as people read them: times from ns to years, decimal sizes, ratios."""
+"""Figures of the price list as people read them: decimal sizes and ratios."""
 
 from engine.cards.profile import CardProfile, Preset
 from engine.layout import Store
@@ -7,20 +7,7 @@ from panels.planner_words import shape_notes
 from panels.units import short
 
 LINEAR = "A recompute is tokens / prefill rate: that prefill slows down as the context grows is not modelled."
-MINUTE, HOUR, DAY, YEAR = 60.0, 3_600.0, 86_400.0, 31_557_600.0
-TIMES = (
-    (1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"), (2 * MINUTE, "min"), (2 * HOUR, "h"), (2 * DAY, "days"),
-    (2 * YEAR, "years"),
-)  # fmt: skip
-"""From how many seconds on a time is given in the unit."""
-UNIT_S = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": MINUTE, "h": HOUR, "days": DAY, "years": YEAR}
 SIZES = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit that leaves few digits, from ns to years."""
-    unit = next((name for least, name in reversed(TIMES) if seconds >= 0.9995 * least), "ns")
-    return f"{short(seconds / UNIT_S[unit])} {unit}"
 
 
 def decimal_size(nbytes: float) -> str:

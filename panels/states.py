@@ -4,6 +4,7 @@ import streamlit as st
 
 from engine.control import Control
 from engine.snapshot import HostState, Snapshot, Startup
+from engine.words import percent
 from panels.plain import plain
 
 STAGES = ("download", "check", "convert", "load", "compile", "calibrate")
@@ -57,8 +58,8 @@ def _starting(startup: Startup | None) -> None:
     box = st.status(WHAT.get(stage, "Starting the engine"), state="running", expanded=True)
     box.progress(overall(startup))
     note = startup.note if startup and startup.note else "importing"
-    percent = f"{startup.fraction:.0%} · " if startup and startup.fraction is not None else ""
-    box.markdown(f"{percent}{plain(note)}")
+    share = f"{percent(startup.fraction)} · " if startup and startup.fraction is not None else ""
+    box.markdown(f"{share}{plain(note)}")
     box.caption(next_stages(stage) or f"Stages: {', '.join(STAGES)}; what is cached already is skipped.")
 
 

@@ -6,8 +6,7 @@ import streamlit as st
 
 from engine.snapshot import HostState, Snapshot
 from panels.scale import SCALES, Scale, ScaleName, has_card
-from panels.units import MISSING
-from panels.units import seconds as duration
+from panels.units import MISSING, seconds
 
 BADGES = {
     HostState.STARTING: ("starting", "orange"),
@@ -21,10 +20,10 @@ BADGES = {
 
 def age(snapshot: Snapshot, wall: float) -> str:
     """How old the snapshot is; never negative, whatever the wall clock does."""
-    seconds = max(0.0, wall - snapshot.utc)
-    if seconds < 1.5:
+    past = max(0.0, wall - snapshot.utc)
+    if past < 1.5:
         return "now"
-    return f"{seconds:.0f} s ago" if seconds < 120 else f"{duration(seconds)} ago"
+    return f"{past:.0f} s ago" if past < 120 else f"{seconds(past)} ago"
 
 
 def line(snapshot: Snapshot, scale: Scale, wall: float) -> str:

@@ -9,6 +9,12 @@ MIB = 1 << 20
 KIB = 1 << 10
 GB = 10**9
 MISSING = "n/a"
+MINUTE, HOUR, DAY, YEAR = 60.0, 3_600.0, 86_400.0, 31_557_600.0
+TIMES = (
+    (2 * YEAR, YEAR, "years"), (2 * DAY, DAY, "days"), (2 * HOUR, HOUR, "h"), (2 * MINUTE, MINUTE, "min"),
+    (1.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"),
+)  # fmt: skip
+"""From how many seconds on a time is given in a unit, and the unit in seconds."""
 
 
 def size(nbytes: float | None) -> str:
@@ -38,16 +44,14 @@ def unit_name(unit: int) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration: ms below a second, then s, min, h."""
+    """A duration in the unit that leaves few digits, from ns to years: '40.6 ms', '5 min', '2.5 h'."""
     if value is None or not math.isfinite(value):
         return MISSING
-    if abs(value) < 0.9995:
-        return f"{short(value * 1000)} ms"
-    if abs(value) < 120:
-        return f"{short(value)} s"
-    if abs(value) < 7200:
-        return f"{value / 60:.0f} min"
-    return f"{value / 3600:.1f} h"
+    if value == 0:
+        return "0 s"
+    unit, name = next(((unit, name) for least, unit, name in TIMES if abs(value) >= 0.9995 * least), (1e-9, "ns"))
+    amount = value / unit
+    return f"{short(amount) if unit < MINUTE or abs(amount) >= 100 else f'{amount:.1f}'.removesuffix('.0')} {name}"
 
 
 def rate(value: float | None, unit: str = "tok/s") -> str:

@@ -31,9 +31,6 @@ def _main(deck: DeckView | None, choice: Choice) -> None:
     card, preset = choice.card, choice.preset
     store, exact = prices_controls.header(card, preset)
     asked = prices_controls.controls(deck, card, preset, store, exact)
-    if asked is None:
-        st.info("A turn of this model keeps nothing that could be swapped; choose another model.")
-        return
     prices_cards.render(asked.prices, theme)
     prices_scale.render(asked.prices, theme)
     beside, room = st.columns([1.15, 1], gap="small")

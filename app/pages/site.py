@@ -6,14 +6,14 @@ import streamlit as st
 
 from app.pages import live, planner, prices
 from panels.components import ASSETS
-from panels.deck_view import DeckView
+from panels.deck_view import NO_ENGINE, DeckView
 
 ICON = ASSETS / "theme" / "icon.svg"
 
 
 def _live(deck: DeckView | None) -> None:
     if deck is None:
-        st.error("No engine runs behind this page. Start it with `streamlit run app` or `parkdeck up`.")
+        st.error(NO_ENGINE)
     else:
         live.page(deck)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import psutil
 
 SHARE = 0.5
+HOST_ARENAS = 6
+"""How many arenas a host pool holds where nobody names its size."""
 
 
 def available_host_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:

@@ -8,8 +8,9 @@ from engine.calibration.calibrator import Measured
 from engine.cards.profile import GIB, UNITS, Calibration, CardProfile, CopyPoint, Figure, PrefillPoint, Preset
 from engine.cards.store import THIS_MACHINE
 from engine.layout import uniform
+from engine.turn import AVERAGE_TURN_TOKENS
+from engine.words import percent
 
-MEAN_CONTEXT = 768
 LONG_CONTEXT = 2048
 
 
@@ -31,7 +32,8 @@ def card_of(measured: Measured, machine: Machine, slots: int, chunk: int) -> Car
     by = f"measured with {machine.model} on {facts.backend}, {at:%Y-%m-%d}"
     own = _own(measured.copies, memory.block_bytes)
     prefill = _nearest(measured.prefills, chunk)
-    fitted = f"{by}: fit of {len(measured.decodes)} steps, error {fit.error:.1%} rms, {fit.worst:.1%} at worst"
+    off = f"error {percent(fit.error, 1)} rms, {percent(fit.worst, 1)} at worst"
+    fitted = f"{by}: fit of {len(measured.decodes)} steps, {off}"
     copied = f"{by}: blocks of {memory.block_bytes:,} bytes"
     workload = "the default workload"
     limit = facts.max_context
@@ -47,7 +49,7 @@ def card_of(measured: Measured, machine: Machine, slots: int, chunk: int) -> Car
         weights=_size(memory.weights_bytes, by),
         runtime=_size(memory.runtime_bytes, by),
         slots=Figure(slots, "turns", "assumed", "the slots of this engine"),
-        mean_context=Figure(min(MEAN_CONTEXT, limit), "tokens", "assumed", workload),
+        mean_context=Figure(min(AVERAGE_TURN_TOKENS, limit), "tokens", "assumed", workload),
         long_context=Figure(min(LONG_CONTEXT, limit), "tokens", "assumed", workload),
         max_context=Figure(limit, "tokens", "published", "the running model's own limit"),
         decode_base=_figure(fit.base_s, "ms", fitted),
@@ -62,6 +64,7 @@ def card_of(measured: Measured, machine: Machine, slots: int, chunk: int) -> Car
             at=at.strftime("%Y-%m-%dT%H:%M:%SZ"),
             backend=facts.backend,
             model=machine.model,
+            block_bytes=memory.block_bytes,
             copies=measured.copies,
             prefills=measured.prefills,
             decodes=measured.decodes,

@@ -3,11 +3,10 @@
 from engine.backends.base import Backend
 from engine.calibration.probes import GROWTH, CopyProbe, DecodeProbe, FactsProbe, PrefillProbe
 from engine.costs import Costs
+from engine.turn import AVERAGE_TURN_TOKENS
 
 CHUNK = 256
 BATCH = 4
-CONTEXT = 768
-"""Tokens of an average turn: what a decode step costs beside a swarm, not on empty contexts."""
 COPY_BYTES = 8 << 20
 
 
@@ -17,7 +16,8 @@ def measure_costs(backend: Backend) -> Costs:
     copied = CopyProbe(facts.memory.block_bytes, COPY_BYTES).run(backend)
     prefilled = PrefillProbe(max(1, min(CHUNK, facts.room_each(1))), tries=2).run(backend)
     batch = max(1, min(BATCH, facts.memory.blocks_total))
-    context = max(1, min(CONTEXT, facts.room_each(batch) - GROWTH))
+    # What a decode step costs beside a swarm, not on empty contexts.
+    context = max(1, min(AVERAGE_TURN_TOKENS, facts.room_each(batch) - GROWTH))
     one = DecodeProbe(1, context).run(backend).seconds
     many = DecodeProbe(batch, context).run(backend).seconds if batch > 1 else one
     slope = max(0.0, (many - one) / (batch - 1)) if batch > 1 else 0.0

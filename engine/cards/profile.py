@@ -91,16 +91,22 @@ class DecodePoint:
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """What was measured for a profile, and how far its decode step is from it: `decode_error` is the root mean square
-    of (fitted / measured - 1), `decode_worst` the largest absolute value. `at`: UTC, ISO 8601."""
+    of (fitted / measured - 1), `decode_worst` the largest absolute value. `at`: UTC, ISO 8601. `block_bytes`: a block
+    of the measured engine, one of the sizes in `copies`, whose rates are the card's links."""
 
     at: str
     backend: str
     model: str
+    block_bytes: int
     copies: tuple[CopyPoint, ...]
     prefills: tuple[PrefillPoint, ...]
     decodes: tuple[DecodePoint, ...]
     decode_error: float
     decode_worst: float
+
+
+TEXTS = ("id", "name", "architecture", "memory", "model")
+"""The fields of a profile that are words."""
 
 
 @dataclass(frozen=True, slots=True)

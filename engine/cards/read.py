@@ -8,6 +8,7 @@ from typing import Any
 from engine.cards.fields import FIELDS, checked_figure, checked_known, checked_source, finite, said
 from engine.cards.profile import (
     NOTES,
+    TEXTS,
     UNITS,
     Calibration,
     CardProfile,
@@ -28,7 +29,6 @@ LONGEST_TEXT = 500
 LARGEST_FILE = 1 << 18
 MOST_DOTS = 100
 LONGEST_REASON = 200
-_TEXTS = ("id", "name", "architecture", "memory", "model")
 _ROUNDED = "rounded_bytes_per_token"
 _KV_ROOM = "kv_room"
 _WHOLE = frozenset({"block_bytes", "chunk", "turns", "context", "kv_bytes"})
@@ -74,7 +74,7 @@ def profile_from_text(text: str, file: str) -> CardProfile:
 
 def profile_from_table(table: Mapping[str, Any]) -> CardProfile:
     """Raises BadField or Refused for the first thing that cannot be."""
-    stated: dict[str, Any] = {name: _text(table, name, required=name in ("id", "name")) for name in _TEXTS}
+    stated: dict[str, Any] = {name: _text(table, name, required=name in ("id", "name")) for name in TEXTS}
     stated |= {name: _figure(table, name) for name in FIELDS}
     presets = table.get("presets")
     if not isinstance(presets, list) or not presets:
@@ -178,14 +178,19 @@ def _calibration(table: Mapping[str, Any]) -> Calibration:
             raise Refused(f"[calibration] {name} {said(table.get(name))} is not a number from 0")
         return value
 
+    copies = tuple(
+        CopyPoint(int(size), out, back)
+        for size, out, back in rows("copies", "block_bytes", "out_bytes_per_s", "back_bytes_per_s")
+    )
+    own = table.get("block_bytes")
+    if own not in [point.block_bytes for point in copies]:
+        raise Refused(f"[calibration] block_bytes {said(own)} is none of the sizes in [[calibration.copies]]")
     return Calibration(
         at=_text(table, "at"),
         backend=_text(table, "backend"),
         model=_text(table, "model"),
-        copies=tuple(
-            CopyPoint(int(size), out, back)
-            for size, out, back in rows("copies", "block_bytes", "out_bytes_per_s", "back_bytes_per_s")
-        ),
+        block_bytes=int(own),
+        copies=copies,
         prefills=tuple(PrefillPoint(int(chunk), rate) for chunk, rate in rows("prefills", "chunk", "tokens_per_s")),
         decodes=tuple(
             DecodePoint(int(turns), int(context), int(kv), s)

@@ -7,6 +7,7 @@ then shown multiplied by (ceiling - weights - runtime) of the card / bytes of th
 from engine.cards.profile import CardProfile
 from engine.errors import Refused
 from engine.snapshot import CardScale
+from engine.turn import AVERAGE_TURN_TOKENS
 
 PAUSED_TURNS_THAT_FIT = 2
 
@@ -24,7 +25,7 @@ def card_scale(profile: CardProfile, arena_bytes: int) -> CardScale:
     )
 
 
-def standin_arena_tokens(slots: int = 8, average: int = 768, block: int = 16) -> int:
+def standin_arena_tokens(slots: int = 8, average: int = AVERAGE_TURN_TOKENS, block: int = 16) -> int:
     """Tokens of the stand-in's arena: `slots` running and two paused average turns, and one block per slot to grow
     by; so two paused average turns stay and the third must leave."""
     return (slots + PAUSED_TURNS_THAT_FIT) * average + slots * block

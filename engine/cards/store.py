@@ -20,7 +20,7 @@ import platformdirs
 
 from engine.cards.profile import CardProfile
 from engine.cards.read import profile_from_bytes, read_profile
-from engine.cards.write import profile_text
+from engine.cards.write import HEAD, profile_text
 from engine.errors import Refused
 
 SHIPPED = Path(__file__).resolve().parents[2] / "assets" / "cards"
@@ -107,19 +107,15 @@ def save(profile: CardProfile) -> CardProfile:
     content = _content(profile)
     read_back = profile_from_bytes(content, profile.name)
     folder = cards_dir()
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        _drop_abandoned(folder)
-        draft = folder / f".draft-{uuid.uuid4().hex[:12]}"
-        try:
-            with draft.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(folder / f"{profile.id}.toml")
-        finally:
-            draft.unlink(missing_ok=True)
+    with _drafted(folder, content) as draft:
+        draft.replace(folder / f"{profile.id}.toml")
     return read_back
+
+
+def check_writable() -> None:
+    """Raises Refused where `save` could keep no card."""
+    with _drafted(cards_dir(), HEAD.encode()):
+        pass
 
 
 def save_as(profile: CardProfile, name: str, over: str | None = None) -> CardProfile:
@@ -245,6 +241,23 @@ def _drop_abandoned(folder: Path) -> None:
         with suppress(OSError):
             if time.time() - draft.stat().st_mtime > ABANDONED_AFTER_S:
                 draft.unlink()
+
+
+@contextmanager
+def _drafted(folder: Path, content: bytes) -> Iterator[Path]:
+    """A file of `content` in `folder`, on the disk, that is gone afterwards unless it was renamed."""
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _drop_abandoned(folder)
+        draft = folder / f".draft-{uuid.uuid4().hex[:12]}"
+        try:
+            with draft.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 @contextmanager

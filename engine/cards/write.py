@@ -6,19 +6,18 @@ from typing import Any
 import tomli_w
 
 from engine.cards.fields import FIELDS
-from engine.cards.profile import NOTES, CardProfile, Figure, Preset
+from engine.cards.profile import NOTES, TEXTS, CardProfile, Figure, Preset
 
 HEAD = """\
 # A card profile for Parkdeck. Every figure says where it is from and how it is known: "measured", "published" or
 # "assumed". GiB = 2^30 bytes, GB = 10^9 bytes.
 
 """
-_TEXTS = ("id", "name", "architecture", "memory", "model")
 
 
 def profile_text(profile: CardProfile) -> str:
     """The profile as a file that can be kept, passed on and edited by hand."""
-    table: dict[str, Any] = {name: text for name in _TEXTS if (text := getattr(profile, name))}
+    table: dict[str, Any] = {name: text for name in TEXTS if (text := getattr(profile, name))}
     table |= {name: asdict(getattr(profile, name)) for name in FIELDS}
     table["presets"] = [_preset(preset) for preset in profile.presets]
     if profile.calibration is not None:

@@ -5,7 +5,7 @@ All sizes are in tokens x bytes, without a block's rounding up to whole blocks. 
 
 from dataclasses import dataclass, field
 
-from engine.cards.fields import FIELDS, LARGEST_TURNS, checked_number
+from engine.cards.fields import FIELDS, checked_number
 from engine.cards.profile import CardProfile
 from engine.layout import Store, TurnLayout
 
@@ -174,10 +174,8 @@ def columns_for(fit: int) -> tuple[int, ...]:
 
 
 def _whole(room: float, each: int) -> int:
-    """How many of `each` bytes go into `room`; of what takes nothing, as many as a card may name."""
-    if room < 0:
-        return 0
-    return int(room // each) if each else LARGEST_TURNS
+    """How many of `each` bytes go into `room`."""
+    return max(0, int(room // each))
 
 
 def _fixed(card: CardProfile) -> float:

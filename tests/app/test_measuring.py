@@ -20,6 +20,7 @@ from engine.turn import TurnRequest
 from tests.engine.lab import fake_body, prompt_of
 
 WAIT_S = 20.0
+CARD = load_card()
 SHORT = Depth(1, 60.0, (16, 32), (16, 48), 1 << 20)
 
 
@@ -132,6 +133,36 @@ def test_a_fault_is_a_sentence_and_the_swarm_goes_on(host: Host) -> None:
     over(measuring)
     assert measuring.state().problem == "the measurement failed: by nothing"
     assert swarm.calls == ["stop", "start"]
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_swarm_that_does_not_start_again_is_said_and_the_measuring_is_over(host: Host, breaks: bool) -> None:
+    class Stuck(Swarm):
+        def start(self, author: str) -> None:
+            raise RuntimeError("no thread")
+
+    def how(*args: object) -> CardProfile:
+        if breaks:
+            raise Refused("no room")
+        return CARD
+
+    measuring = Measuring(host, Stuck(host, running=True), how)  # type: ignore[arg-type]
+    measuring.start()
+    over(measuring)
+    said = "the swarm did not start again: no thread"
+    assert measuring.state().problem == (f"no room; {said}" if breaks else said)
+    assert bool(measuring.state().written) is not breaks
+
+
+def test_where_no_card_can_be_kept_nothing_is_measured(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PARKDECK_CONFIG_DIR", str(tmp_path / "file"))
+    told: list[Progress] = []
+    with pytest.raises(Refused, match="cards cannot be kept here"):
+        measure(host, SHORT, told.append, lambda: False)
+    assert not told
 
 
 def test_turns_of_others_are_not_ended(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from panels.deck_view import NO_ENGINE
 from tests.browser.scenes import SCENES
 from tests.panels.fake_deck import FakeDeck
 
@@ -65,7 +66,7 @@ def test_it_needs_no_engine_and_says_so() -> None:
     text = said(open_page())
     assert "modelled" in text
     assert "8 running turns of 6,144 tokens take 13.5 GiB of 15.5 GiB at fp16" in text
-    assert "n/a: no engine runs" in text
+    assert NO_ENGINE in text
 
 
 def test_it_needs_no_torch() -> None:

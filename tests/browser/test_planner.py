@@ -155,7 +155,7 @@ def test_the_table_comes_as_csv(page: Page) -> None:
     with page.expect_download() as caught:
         page.get_by_role("button", name="Table as CSV").click()
     assert caught.value.suggested_filename == "parkdeck-plan-rx9070xt-ceiling.csv"
-    assert "turn_bytes,B,1006632960,519045120,503316480" in Path(caught.value.path()).read_text()
+    assert "turn_bytes,bytes,1006632960,519045120,503316480" in Path(caught.value.path()).read_text()
 
 
 def test_the_session_is_measured_beside_the_plan(page: Page) -> None:

@@ -152,7 +152,7 @@ def test_figures_have_units_and_say_what_they_are() -> None:
     assert card.calibration is not None
     shown = {one.key: one for one in cards(card, card.calibration)}
     assert shown["base"].value == "6.00 ms"
-    assert shown["per_turn"].value == "0.60 ms"
+    assert shown["per_turn"].value == "600 µs"
     assert shown["per_kv"].value == "120 ms/GB"
     assert shown["error"].value == "0.0 % rms"
     assert shown["prefill"].value == "700 tok/s"
@@ -171,7 +171,7 @@ def test_the_charts_draw_the_points_in_their_colours_with_units() -> None:
         assert (line["x"], line["y"]) == ([16, 256], [400.0, 700.0])
         assert line["line"]["color"] == colours.recompute
         assert prefill["layout"]["yaxis"]["title"]["text"] == "tok/s"
-        copies: dict[str, Any] = copies_spec(card, card.calibration.copies, theme)  # type: ignore[arg-type]
+        copies: dict[str, Any] = copies_spec(card.calibration, theme)  # type: ignore[arg-type]
         out, back = copies["data"]
         assert out["y"] == pytest.approx([5 + n / 1e9 for n in (65_536, OWN, 1 << 20)])
         assert back["y"] == pytest.approx([4 + n / 1e9 for n in (65_536, OWN, 1 << 20)])
@@ -185,7 +185,7 @@ def test_the_charts_draw_the_points_in_their_colours_with_units() -> None:
 def test_a_backend_with_one_size_of_blocks_has_one_point_and_no_mark() -> None:
     card = machine_card((OWN,))
     assert card.calibration is not None
-    spec = copies_spec(card, card.calibration.copies, "dark")
+    spec = copies_spec(card.calibration, "dark")
     assert [len(line["x"]) for line in spec["data"]] == [1, 1]
     assert "shapes" not in spec["layout"]
     assert spec["layout"]["xaxis"]["ticktext"] == ["360 KiB"]

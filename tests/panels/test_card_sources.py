@@ -32,5 +32,5 @@ def test_windows_latents_and_state() -> None:
 
 
 def test_a_calibration_in_words() -> None:
-    calibration = Calibration("2026-11-30T08:00:00Z", "torch", "a model", (), (), (), 0.021, 0.05)
-    assert "misses by 2.1% (at worst 5.0%)" in calibrated(calibration)
+    calibration = Calibration("2026-11-30T08:00:00Z", "torch", "a model", 64, (), (), (), 0.021, 0.05)
+    assert "misses by 2.1 % (at worst 5.0 %)" in calibrated(calibration)

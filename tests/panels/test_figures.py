@@ -95,8 +95,10 @@ def test_gib_are_powers_of_two(nbytes: float | None, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0824, "82.4 ms"), (0.9999, "1.00 s"), (35.2, "35.2 s"), (300.0, "5 min"), (None, "n/a"), (float("nan"), "n/a")],
-)
+    [(2.4e-9, "2.40 ns"), (5.88e-6, "5.88 µs"), (0.0406, "40.6 ms"), (0.0824, "82.4 ms"), (0.9999, "1.00 s"),
+     (35.2, "35.2 s"), (119.0, "119 s"), (300.0, "5 min"), (330.0, "5.5 min"), (3_600.0, "60 min"), (90_000.0, "25 h"),
+     (1e6, "11.6 days"), (1e10, "317 years"), (0.0, "0 s"), (-0.02, "-20.0 ms"), (None, "n/a"), (float("nan"), "n/a")],
+)  # fmt: skip
 def test_durations_carry_their_unit(value: float | None, text: str) -> None:
     assert units.seconds(value) == text
 

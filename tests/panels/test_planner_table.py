@@ -11,6 +11,7 @@ from engine.geometry import KVDtype
 from engine.layout import LayerGroup, Store, TurnLayout
 from engine.paper.ceiling import Load, Plan, load_of, plan
 from panels import planner_figures, planner_measured, planner_table, planner_words
+from panels.deck_view import NO_ENGINE
 from panels.units import common_unit, trimmed
 from tests.browser.scenes import SCENES
 from tests.panels.test_planner_chart import ALL_WINDOWED, STATE_ONLY, gib
@@ -105,17 +106,25 @@ def test_a_model_that_keeps_no_kv_takes_its_state() -> None:
     assert cells(asked, "running") == ["0.391 GiB"] * 3
 
 
+def read(table: bytes) -> dict[str, list[str]]:
+    return {row[0]: row[1:] for row in csv.reader(io.StringIO(table.decode())) if row}
+
+
 def test_the_csv_is_unrounded_and_its_text_runs_nowhere() -> None:
     asked = replace(STUDY, card=replace(CARD, name="=cmd()"))
-    table = {row[0]: row[1:] for row in csv.reader(io.StringIO(planner_table.as_csv(asked).decode()))}
+    table = read(planner_table.as_csv(asked))
     assert table["figure"] == ["unit", "fp16", "q8", "q8_half"]
-    assert table["card"][1] == "'=cmd()"
-    assert table["turn_bytes"] == ["B", "1006632960", "519045120", "503316480"]
+    assert table["card"] == ["'=cmd()"]
+    assert table["model"] == [DENSE.name]
+    assert table["kv_precision"] == ["fp16, q8, q8_half"]
+    assert float(table["usable_bytes"][0]) == CARD.usable.amount
+    assert (table["slots"], table["mean_context_tokens"]) == (["8"], ["6144"])
+    assert table["turn_bytes"] == ["bytes", "1006632960", "519045120", "503316480"]
     assert float(table["headroom_bytes"][2]) == STUDY.fits[Store.Q8].headroom_bytes
     assert table["fill_context"] == ["tokens", "7782", "15093", "15564"]
     assert table["reserve_slots"][1:3] == ["1", "3"]
     never = plan(CARD, STATE_ONLY, load_of(CARD))
-    empty = {row[0]: row[1:] for row in csv.reader(io.StringIO(planner_table.as_csv(never).decode()))}
+    empty = read(planner_table.as_csv(never))
     assert empty["fill_context"] == ["tokens", "", "", ""]
 
 
@@ -151,7 +160,7 @@ def test_a_session_without_figures_says_why(scene: str, word: str) -> None:
 
 
 def test_without_an_engine_it_says_how_to_start_one() -> None:
-    assert "no engine runs" in (planner_measured.why_none(None) or "")
+    assert planner_measured.why_none(None) == NO_ENGINE
     assert planner_measured.why_none(SCENES["running"]().control.snapshot) is None
 
 

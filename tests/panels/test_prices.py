@@ -11,7 +11,7 @@ from engine.layout import LayerGroup, Store, TurnLayout
 from engine.paper.prices import Prices, prices
 from panels import prices_cards, prices_controls, prices_room, prices_scale, prices_table, prices_text
 from panels.figures import Card
-from panels.prices_text import cell, decimal_size, duration, times
+from panels.prices_text import cell, decimal_size, times
 
 CARD = load_card("rx9070xt")
 SWAP = CARD.preset("swap")
@@ -106,9 +106,14 @@ def test_both_notes_of_the_study_stand_below_the_table() -> None:
 
 
 def test_the_csv_is_unrounded() -> None:
-    rows = list(csv.DictReader(io.StringIO(prices_table.text(listed()))))
+    named = replace(CARD, name="=cmd()")
+    about, table = prices_table.as_csv(listed(), named, SWAP).decode().split("\r\n\r\n")
+    asked = dict(csv.reader(io.StringIO(about)))
+    assert (asked["card"], asked["model"], asked["kv_precision"]) == ("'=cmd()", "swap", "fp16")
+    assert (asked["context_tokens"], float(asked["link_out_bytes_per_s"])) == (str(listed().context), 50e9)
+    rows = list(csv.DictReader(io.StringIO(table)))
     assert [int(row["tokens"]) for row in rows] == [2_000, 6_900, 16_000, 32_000, 55_000]
-    assert float(rows[1]["swap_ms"]) == listed().row(6_900).swap_s * 1000
+    assert float(rows[1]["swap_s"]) == listed().row(6_900).swap_s
     assert float(rows[1]["ratio"]) == listed().row(6_900).ratio
 
 
@@ -151,15 +156,6 @@ def test_a_link_that_differs_each_way_is_kept_until_another_figure_is_given() ->
     assert value == pytest.approx(4.623, abs=1e-3)
     assert prices_controls.link_for(value, (measured, None)) == measured
     assert prices_controls.link_for(25.0, (measured, None)) == (25e9, 25e9)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(2.4e-9, "2.40 ns"), (5.88e-6, "5.88 µs"), (0.0406, "40.6 ms"), (0.9999, "1.00 s"), (57.2, "57.2 s"),
-     (119.0, "119 s"), (3_600.0, "60.0 min"), (90_000.0, "25.0 h"), (1e6, "11.6 days"), (1e10, "317 years")],
-)  # fmt: skip
-def test_durations_from_nanoseconds_to_years(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 def test_small_figures_do_not_vanish() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from engine.backends.hostmem import available_host_bytes, host_pool_limit
+from engine.backends.hostmem import HOST_ARENAS, available_host_bytes, host_pool_limit
 from engine.backends.torch.backend import TorchBackend
 from engine.backends.torch.convert import scratch_bytes
 from engine.backends.torch.cpu import CpuExecutor
@@ -14,7 +14,6 @@ from engine.errors import Refused
 from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype
 from engine.models.progress import Progress
 
-HOST_ARENAS = 6
 DEVICE_SHARE = 0.9
 DEVICES = ("auto", "cpu", "cuda")
 

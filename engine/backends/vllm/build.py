@@ -8,13 +8,12 @@ from typing import Any
 import psutil
 import torch
 
-from engine.backends.hostmem import available_host_bytes, host_pool_limit
+from engine.backends.hostmem import HOST_ARENAS, available_host_bytes, host_pool_limit
 from engine.backends.vllm import hooks
 from engine.errors import ModelError, ParkdeckError, Refused
 from engine.geometry import KVDtype, KVGeometry, blocks_for
 from engine.models.safetensors_file import elements, read_header
 
-HOST_ARENAS = 6
 DEVICE_SHARE = 0.9
 FLOAT_BYTES = 4
 MAX_TURNS = 64

@@ -64,13 +64,14 @@ presets = st.lists(
               notes.map(tuple), notes.map(tuple)),
     min_size=1, max_size=3, unique_by=lambda preset: preset.name,
 )  # fmt: skip
-calibrations = st.builds(
+copies = st.lists(st.builds(CopyPoint, counts, positive, positive), min_size=1, max_size=3).map(tuple)
+calibrations = copies.flatmap(lambda points: st.builds(
     Calibration, words, words, odd_words,
-    st.lists(st.builds(CopyPoint, counts, positive, positive), max_size=3).map(tuple),
+    st.sampled_from([point.block_bytes for point in points]), st.just(points),
     st.lists(st.builds(PrefillPoint, counts, positive), max_size=3).map(tuple),
     st.lists(st.builds(DecodePoint, counts, counts, counts, positive), max_size=3).map(tuple),
     st.floats(0, 1e6), st.floats(0, 1e6),
-)  # fmt: skip
+))  # fmt: skip
 ids = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=20)
 
 

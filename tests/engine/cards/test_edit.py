@@ -99,7 +99,7 @@ def test_the_same_amount_in_another_unit_keeps_its_source() -> None:
 
 
 def test_a_calibration_goes_with_the_figures_that_it_states() -> None:
-    calibration = Calibration("2026-11-30T08:00:00Z", "torch", "m", (), (), (), 0.01, 0.02)
+    calibration = Calibration("2026-11-30T08:00:00Z", "torch", "m", 64, (), (), (), 0.01, 0.02)
     measured = replace(CARD, calibration=calibration)
     slower = edited(measured, "x", typed("prefill", "100")).card
     smaller = edited(measured, "x", typed("usable", "12")).card

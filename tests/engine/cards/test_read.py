@@ -11,6 +11,8 @@ from engine.errors import Refused
 from engine.layout import Store
 
 TEXT = (SHIPPED / "rx9070xt.toml").read_text()
+COPIES = "copies = [{ block_bytes = 64, out_bytes_per_s = 4e9, back_bytes_per_s = 5e9 }]"
+OWN = f"block_bytes = 64\n{COPIES}"
 
 
 def test_the_shipped_card() -> None:
@@ -81,8 +83,14 @@ def test_a_bad_profile_is_refused_by_name(tmp_path: Path, old: str, new: str, wo
     ("rows", "words"),
     [
         ("copies = 5", "is no list of tables"),
-        ("decodes = [{ turns = 0.5, context = 8, kv_bytes = 8, seconds = 1.0 }]", "needs whole numbers for turns"),
-        ("decodes = [{ turns = 1, context = 8, kv_bytes = 8, seconds = 1e300 }]", "needs numbers over 0"),
+        ("block_bytes = 32", "block_bytes 32 is none of the sizes in"),
+        (f"{COPIES}\nblock_bytes = 32", "block_bytes 32 is none of the sizes in"),
+        (COPIES, "block_bytes None is none of the sizes in"),
+        (
+            f"{OWN}\ndecodes = [{{ turns = 0.5, context = 8, kv_bytes = 8, seconds = 1.0 }}]",
+            "needs whole numbers for turns",
+        ),
+        (f"{OWN}\ndecodes = [{{ turns = 1, context = 8, kv_bytes = 8, seconds = 1e300 }}]", "needs numbers over 0"),
     ],
 )
 def test_a_calibration_that_cannot_be(rows: str, words: str) -> None:
@@ -101,6 +109,7 @@ max_context = 4096"""
 at = "2026-11-30T08:00:00Z"
 backend = "torch"
 model = "a model"
+block_bytes = 65536
 decode_error = 0.02
 decode_worst = 0.05
 copies = [{ block_bytes = 65536, out_bytes_per_s = 4e9, back_bytes_per_s = 5e9 }]
@@ -114,6 +123,7 @@ decodes = [{ turns = 8, context = 768, kv_bytes = 1000, seconds = 0.05 }]
     assert (layout.state_bytes, layout.max_context) == (1024, 4096)
     assert card.calibration is not None
     assert card.calibration.copies[0].back_bytes_per_s == 5e9
+    assert card.calibration.block_bytes == 65536
     with pytest.raises(Refused, match=r"calibration\.copies"):
         profile_from_text(TEXT + calibration.replace("4e9", "0"), "mine")
 

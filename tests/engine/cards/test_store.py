@@ -18,6 +18,7 @@ from engine.cards.store import (
     SHIPPED,
     THIS_MACHINE,
     cards_dir,
+    check_writable,
     delete,
     id_of,
     import_card,
@@ -50,6 +51,11 @@ def test_a_saved_card_is_listed_loaded_and_deleted(own_config: Path) -> None:
         delete("cellar-box")
     with pytest.raises(Refused, match="name a file or one of"):
         load_card("cellar-box")
+
+
+def test_looking_whether_cards_can_be_kept_leaves_nothing(own_config: Path) -> None:
+    check_writable()
+    assert not list((own_config / "cards").iterdir())
 
 
 def test_a_file_that_changed_is_read_anew(own_config: Path) -> None:
@@ -234,6 +240,8 @@ def test_a_directory_that_cannot_be_written_or_read(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PARKDECK_CONFIG_DIR", str(tmp_path / "file"))
     with pytest.raises(Refused, match="cannot be kept here"):
         save_as(CARD, "Box")
+    with pytest.raises(Refused, match="cannot be kept here"):
+        check_writable()
     listed = list_cards()
     assert listed.problem is not None
     assert [card.id for card in listed.cards] == list(shipped_ids())
