@@ -151,7 +151,7 @@ def test_a_measured_rate_lies_where_the_slider_has_it() -> None:
 def test_without_an_engine_the_last_calibration_stands_in() -> None:
     card = load_card()
     assert prices_here.of_card(card) is None
-    done = Calibration("2026-11-30T08:39:21Z", "torch", "a model", (), (), (), 0.1, 0.2)
+    done = Calibration("2026-11-30T08:39:21Z", "torch", "a model", 368_640, (), (), (), 0.1, 0.2)
     found = prices_here.of_card(replace(card, calibration=done))
     assert found is not None
     assert prices_here.link_line(found) == "calibrated here on 2026-11-30: 50.0 GB/s out, 50.0 back"
