@@ -129,6 +129,8 @@ def test_a_pause_and_a_swap_can_be_undone(page: Page) -> None:
     expect(row(page, 4).locator("button.pause")).to_be_visible()
     row(page, 5).locator("button.swap_out").click()
     expect(row(page, 5).locator("td.tier")).to_have_text("host")
+    # Until then the undo is that of turn 4.
+    expect(message(page)).to_contain_text("turn 5")
     page.locator(".turns .undo").click()
     expect(row(page, 5).locator("td.tier")).to_have_text("resident")
 
