@@ -3,7 +3,7 @@
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -68,20 +68,6 @@ class Ear:
     @property
     def finish(self) -> Finish | None:
         return next((u.finish for u in self.updates if u.finish), None)
-
-
-@pytest.fixture
-def executor() -> FakeExecutor:
-    return FakeExecutor()
-
-
-@pytest.fixture
-def host(executor: FakeExecutor) -> Iterator[Host]:
-    host = Host(open_body=lambda config, report: fake_body(1024, 2048, executor))
-    host.start()
-    host.wait_ready(WAIT_S)
-    yield host
-    assert host.stop(WAIT_S)
 
 
 def ask(prompt: int = 20, tokens: int = 8) -> TurnRequest:

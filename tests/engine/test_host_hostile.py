@@ -1,7 +1,7 @@
 """What clients and sinks may do to the host: values of the wrong kind, listeners and sinks that raise, odd orders of
 start and stop. The engine runs on, or says loudly that it does not."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -17,15 +17,6 @@ from engine.snapshot import HostState
 from engine.turn import TurnId, TurnRequest, TurnUpdate
 from tests.engine.lab import fake_body, prompt_of
 from tests.engine.test_host import WAIT_S, Ear, Taken, until
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    host = Host(open_body=lambda config, report: fake_body(1024, 2048))
-    host.start()
-    host.wait_ready(WAIT_S)
-    yield host
-    assert host.stop(WAIT_S)
 
 
 def request(**changed: Any) -> TurnRequest:

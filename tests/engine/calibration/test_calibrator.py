@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -30,20 +30,6 @@ T = TypeVar("T")
 WAIT_S = 20.0
 SHORT = Depth(2, 60.0, (16, 32), (16, 48), 1 << 20)
 MACHINE = Machine("a processor, 2 cores", "8 GiB of memory", "tiny", 1_700_000_000.0)
-
-
-@pytest.fixture
-def executor() -> FakeExecutor:
-    return FakeExecutor()
-
-
-@pytest.fixture
-def host(executor: FakeExecutor) -> Iterator[Host]:
-    host = Host(open_body=lambda config, report: fake_body(1024, 2048, executor))
-    host.start()
-    host.wait_ready(WAIT_S)
-    yield host
-    assert host.stop(WAIT_S)
 
 
 @dataclass
