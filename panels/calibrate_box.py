@@ -22,6 +22,7 @@ from panels.plain import plain
 from panels.units import link, rate, seconds, short, size
 
 REFRESH_S = 1.0
+KEY = "calibration"
 TAKES_S = DEFAULT.seconds + 5
 IN_A_TERMINAL = "`parkdeck calibrate` in a terminal measures this machine as well."
 
@@ -32,23 +33,28 @@ def render(deck: DeckView | None) -> None:
     _box(deck)
 
 
-@st.fragment(run_every=REFRESH_S)
+@st.fragment(key=KEY)
 def _box(deck: DeckView | None) -> None:
-    """Refreshed by itself, as another tab may have started it; the page anew once it ends, as there is a new card."""
+    """Refreshed by itself, as another tab may have started it; the page anew once it ends, as there is a new card. Each
+    part in a place of its own, so that none is taken for another's."""
     state = deck.calibration.state() if deck else CalibrationState()
     was_running = st.session_state.get("calibrate_running", False)
     st.session_state.calibrate_running = state.running
     if was_running and not state.running:
         st.rerun()
+    said, offered, going, written = (st.container() for _ in range(4))
     if deck is None:
-        st.caption(f"{NO_ENGINE} {IN_A_TERMINAL}")
+        said.caption(f"{NO_ENGINE} {IN_A_TERMINAL}")
     elif state.running:
         # A press that was refused because one ran already is answered by what comes out of that one.
         st.session_state.calibrate_refused = None
-        _progress(deck, state)
+        with going:
+            _progress(deck, state)
     else:
-        _offer(deck, state)
-    _result(state.running)
+        with offered:
+            _offer(deck, state)
+    with written:
+        _result(state.running)
 
 
 def _offer(deck: DeckView, state: CalibrationState) -> None:
@@ -79,21 +85,22 @@ def _progress(deck: DeckView, state: CalibrationState) -> None:
 
 def _result(running: bool) -> None:
     """The card of this machine as it lies in the user's directory, whenever it was measured."""
+    said = st.container()
     entry = list_cards().find(THIS_MACHINE)
     if entry is None:
         if not running:
-            st.caption("Not measured yet.")
+            said.caption("Not measured yet.")
         return
     try:
         card = load_card(THIS_MACHINE)
     except ParkdeckError as error:
-        st.markdown(f":red[{plain(str(error))}]")
+        said.markdown(f":red[{plain(str(error))}]")
         return
     if card.calibration is None:
-        st.caption(plain(f"{card.name} was edited by hand since it was measured; measure again for its points."))
+        said.caption(plain(f"{card.name} was edited by hand since it was measured; measure again for its points."))
         return
     theme = components.theme()
-    st.caption(plain(where_and_when(card, card.calibration)))
+    said.caption(plain(where_and_when(card, card.calibration)))
     shown = [asdict(figure) for figure in cards(card, card.calibration)]
     components.cards({"cards": shown, "colours": components.colours(palette(theme))}, key="calibrate_figures")
     left, right = st.columns(2, gap="xsmall")

@@ -30,13 +30,20 @@ class Choice:
 
 
 def render() -> Choice:
-    """Draws the choice in the sidebar and returns what is in force."""
+    """Draws the choice in the sidebar and returns what is in force. What is said in one part moves no other."""
     cards = list_cards()
-    entry, stored = _card(cards)
+    chosen, read, edited, broken, refused = (st.container() for _ in range(5))
+    with chosen:
+        entry, stored = _card(cards)
     card = kept().edits.get(entry.id, stored)
-    choice = _model(card)
-    card_editor.render(card, stored, entry)
-    _unreadable(cards)
+    with read:
+        choice = _model(card)
+    with edited:
+        card_editor.render(card, stored, entry)
+    if cards.problem:
+        broken.markdown(f":small[:orange[{plain(cards.problem)}]]")
+    with refused:
+        _unreadable(cards)
     return choice
 
 
@@ -84,8 +91,9 @@ def _card(cards: CardList) -> tuple[CardEntry, CardProfile]:
 
 def _model(card: CardProfile) -> Choice:
     """Draws the list of models and the field that reads another."""
-    place = st.container()
-    _read_another()
+    place, another = st.container(), st.container()
+    with another:
+        _read_another()
     now = kept()
     options = {OF_CARD + preset.name: preset for preset in card.presets}
     if now.model is not None:
@@ -194,8 +202,6 @@ def _take(wanted: str) -> None:
 def _unreadable(cards: CardList) -> None:
     """Own cards that cannot be read, each with its reason and the way to be rid of it."""
     broken = [entry for entry in cards.cards if entry.problem]
-    if cards.problem:
-        st.markdown(f":small[:orange[{plain(cards.problem)}]]")
     if not broken:
         return
     with st.expander(f"{counted(len(broken), 'card')} cannot be read", icon=":material/warning:"):

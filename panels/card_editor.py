@@ -178,14 +178,15 @@ def _export(card: CardProfile, entry: CardEntry) -> None:
 
 def _delete(entry: CardEntry) -> None:
     st.markdown("**Delete**")
+    asked, sure_of_it = st.container(), st.container(horizontal=True)
     if not st.session_state.get(_DELETING):
-        st.button(
+        asked.button(
             f"Delete {plain(entry.name)}", key="card_editor_delete", icon=":material/delete:",
             on_click=_ask_to_delete, args=(True,),
         )  # fmt: skip
         return
-    st.markdown(f"The file of {plain(entry.name)} will be gone for good.")
-    with st.container(horizontal=True):
+    asked.markdown(f"The file of {plain(entry.name)} will be gone for good.")
+    with sure_of_it:
         sure = st.button("Delete it", key="card_editor_delete_sure", type="primary")
         st.button("Keep it", key="card_editor_delete_not", on_click=_ask_to_delete, args=(False,))
     if sure:

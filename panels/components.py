@@ -27,6 +27,29 @@ TURNS_HTML = """<div class="turns-frame"><div class="turns"><div class="bar"><h4
 <button class="undo" type="button" hidden>Undo</button></span><span class="more"></span></div></div>
 <section class="detail" aria-label="The open turn" hidden></section></div>"""
 
+KEYS = (
+    ("p", "pause, go on"),
+    ("r", "refresh now"),
+    ("1 2 3", "time window"),
+    ("u", "units"),
+    ("e", "which events"),
+    ("f", "full screen of the chart"),
+    ("/", "filter the turns"),
+    ("Esc", "close what is open"),
+    ("?", "these keys"),
+)
+TOP_HTML = f"""<header class="top">
+<div class="named"><h3>Live</h3><span class="badge"></span><span class="line"></span>
+<div class="tools" role="toolbar" aria-label="Refresh and keys"><span class="fresh" role="status"></span>
+<button class="again" type="button" hidden>Refresh</button><button class="pause" type="button">Pause</button>
+<select class="every" aria-label="Refresh"></select>
+<button class="help" type="button" aria-label="Keys" title="Keys">?</button></div></div>
+<div class="looks"><fieldset class="choice window"><legend>Time window</legend></fieldset>
+<fieldset class="choice units"><legend>Units</legend></fieldset>
+<fieldset class="choice events"><legend>Events</legend></fieldset></div>
+<div class="warning" role="status" hidden></div>
+<dialog aria-label="Keys"><h4>Keys</h4><dl>{"".join(f"<dt><kbd>{key}</kbd></dt><dd>{what}</dd>" for key, what in KEYS)}
+</dl><button class="close" type="button">Close</button></dialog></header>"""
 MARK_HTML = '<div class="slider-mark"><div class="tick"></div><div class="said"></div></div>'
 FIGURES_HTML = """<div class="figures-frame"><table class="figures"><thead><tr></tr></thead><tbody></tbody></table>
 <ul class="notes"></ul></div>"""
@@ -60,6 +83,18 @@ def turns(data: dict[str, Any], *, key: str, on_action: Any, on_look: Any) -> No
     verb) or `look` (turn to open, None to close)."""
     mount = _mount("parkdeck_turns", TURNS_HTML, "js/turn_detail.js", "js/turns_order.js", "js/turns.js")
     mount(key=key, data=data, on_action_change=on_action, on_look_change=on_look)
+
+
+def top(data: dict[str, Any], *, key: str, on_set: Any) -> None:
+    """The callback runs before the page is drawn again; what was chosen is then in st.session_state[key].set."""
+    _mount("parkdeck_top", TOP_HTML, "js/top.js")(key=key, data=data, on_set_change=on_set)
+
+
+def pulse(data: dict[str, Any], *, key: str, on_beat: Any) -> None:
+    """Nothing to see. `data`: the beat's number, and its period in ms, 0 for none."""
+    _mount("parkdeck_pulse", '<div class="pulse"></div>', "js/pulse.js", isolated=False)(
+        key=key, data=data, on_beat_change=on_beat
+    )
 
 
 def figures(data: dict[str, Any], *, key: str) -> None:

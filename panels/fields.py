@@ -76,8 +76,9 @@ def figure(
     if below:
         with st.columns(WIDTHS, gap="small")[0]:
             below(options)
+    said = st.container()
     if bad := st.session_state.get(_name(_BAD, key)):
-        st.markdown(f":red[{bad}]")
+        said.markdown(f":red[{bad}]")
     return now
 
 

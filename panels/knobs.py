@@ -12,7 +12,7 @@ import streamlit as st
 from engine.control import Control
 from engine.knobs import LABELS, UNITS, Knobs
 from engine.snapshot import Snapshot
-from panels import effect, following, preview_box
+from panels import effect, following, page_state, preview_box
 from panels.asking import Answer, outcome
 from panels.effect import Note
 from panels.plain import plain
@@ -138,11 +138,17 @@ def render(control: Control, snapshot: Snapshot) -> None:
     preview_box.choice(lambda: discard(control))
     offered = [str(dtype) for dtype, _ in snapshot.paused_fit_by_dtype]
     dtypes = tuple(dict.fromkeys((*offered, str(snapshot.knobs.kv_dtype))))
-    _choice(control, snapshot, "kv_dtype", dtypes, off)
+    # What marks a draft comes last in the container of its widget, so that it moves nothing else.
+    with st.container(gap=None):
+        _choice(control, snapshot, "kv_dtype", dtypes, off)
     for name in ("high_watermark", "low_watermark"):
-        _widget(control, snapshot, name, st.slider, min_value=5, max_value=100, step=1, format="%d %%", disabled=off)
+        with st.container(gap=None):
+            _widget(
+                control, snapshot, name, st.slider, min_value=5, max_value=100, step=1, format="%d %%", disabled=off
+            )
     policies = tuple(dict.fromkeys((*snapshot.policies, snapshot.knobs.policy)))
-    _choice(control, snapshot, "policy", policies, off)
+    with st.container(gap=None):
+        _choice(control, snapshot, "policy", policies, off)
     for row in NUMBERS:
         for column, (name, low, high, step) in zip(st.columns(len(row)), row, strict=True):
             with column:
@@ -150,10 +156,14 @@ def render(control: Control, snapshot: Snapshot) -> None:
                     control, snapshot, name, st.number_input, min_value=low, max_value=high, step=step, disabled=off
                 )
     held = drafts()
+    # Two places, one of them empty: a sentence where a box stood would be taken for one of its parts.
+    said, previewed = st.container(), st.container()
     if held:
-        preview_box.render(control, snapshot, held, lambda: apply(control), lambda: discard(control))
+        with previewed:
+            preview_box.render(control, snapshot, held, lambda: apply(control), lambda: discard(control))
     else:
-        _say(control, snapshot)
+        with said:
+            _say(control, snapshot)
 
 
 def _say(control: Control, snapshot: Snapshot) -> None:
@@ -164,7 +174,7 @@ def _say(control: Control, snapshot: Snapshot) -> None:
     elif note.answer.tone == "bad":
         st.error(note.answer.text)
     else:
-        scale = scale_for(snapshot, st.session_state.get("units"))
+        scale = scale_for(snapshot, page_state.current().scale)
         st.caption(effect.settle(note, snapshot, scale))
 
 

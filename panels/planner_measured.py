@@ -19,6 +19,7 @@ from panels.scale import Scale
 from panels.units import MISSING, common_unit
 
 REFRESH_S = 3.0
+KEY = "measured"
 STORES = {KVDtype.FP16: Store.FP16, KVDtype.Q8: Store.Q8}
 ABSENT = Cell(MISSING, tone="none")
 
@@ -74,7 +75,7 @@ def render(plan: Plan, deck: DeckView | None, theme: ThemeName) -> None:
     _refreshed(plan, deck, theme)
 
 
-@st.fragment(run_every=REFRESH_S)
+@st.fragment(key=KEY)
 def _refreshed(plan: Plan, deck: DeckView | None, theme: ThemeName) -> None:
     snapshot = deck.control.snapshot if deck else None
     if snapshot is None or snapshot.bands is None:

@@ -63,15 +63,16 @@ def render(
     told = ask(control, changes)
     refused = isinstance(told, Answer) and told.tone == "bad"
     with st.container(border=True, gap="small"):
-        if isinstance(told, Preview):
-            agents = {row.id: row.agent for row in snapshot.turns}
-            lines = ";  \n".join(plain(effect) for effect in effects(told, agents, snapshot.average_turn_tokens))
-            st.markdown(f"**{plain(change(told.old, told.new))}:** {lines}")
-            st.caption("Now, on this machine; times from measured rates.")
-        elif refused:
-            st.error(plain(told.text))
-        else:
-            st.caption(told.text)
+        with st.container(gap="small"):
+            if isinstance(told, Preview):
+                agents = {row.id: row.agent for row in snapshot.turns}
+                lines = ";  \n".join(plain(effect) for effect in effects(told, agents, snapshot.average_turn_tokens))
+                st.markdown(f"**{plain(change(told.old, told.new))}:** {lines}")
+                st.caption("Now, on this machine; times from measured rates.")
+            elif refused:
+                st.error(plain(told.text))
+            else:
+                st.caption(told.text)
         with st.container(horizontal=True, gap="small"):
             st.button(
                 "Apply", key="knobs_apply", type="primary", on_click=apply, width="stretch",

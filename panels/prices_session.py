@@ -21,6 +21,7 @@ from panels.prices_here import Here
 from panels.prices_points import Point, Points, described, points, thinned
 from panels.units import seconds
 
+KEY = "session_points"
 HEIGHT = 500
 MARGIN = {"l": 74, "r": 22, "t": 46, "b": 132}
 STEPS = 48
@@ -113,7 +114,7 @@ def sentence(session: Session) -> str:
     return f"Measured in this session, on this machine and its model: {', '.join(parts)}.{last}{rates}"
 
 
-@st.fragment(run_every=prices_here.REFRESH_S)
+@st.fragment(key=KEY)
 def render(deck: DeckView | None, listed: Prices, card: str, theme: ThemeName) -> None:
     found = points(deck.control.moves()) if deck else None
     session = Session(listed, card, prices_here.of_deck(deck), found)

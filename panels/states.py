@@ -35,27 +35,31 @@ def overall(startup: Startup | None) -> float:
 
 
 def render(control: Control, snapshot: Snapshot) -> None:
-    """Draws nothing when the engine simply runs."""
+    """Draws nothing when the engine simply runs. Each sentence in a place of its own."""
+    warned, said, below = (st.container() for _ in range(3))
     if snapshot.warning:
-        st.warning(plain(snapshot.warning), icon=":material/warning:")
+        warned.warning(plain(snapshot.warning), icon=":material/warning:")
     match snapshot.state:
         case HostState.STARTING:
-            _starting(snapshot.startup)
+            with below:
+                _starting(snapshot.startup)
         case HostState.FAILED:
-            st.error(_sentence(snapshot.error or "the engine stopped and gave no reason"), icon=":material/error:")
-            _restart(control, snapshot, "What was recorded so far stays in the CSV files.")
+            said.error(_sentence(snapshot.error or "the engine stopped and gave no reason"), icon=":material/error:")
+            with below:
+                _restart(control, snapshot, "What was recorded so far stays in the CSV files.")
         case HostState.STOPPED:
-            st.info("The engine is stopped.", icon=":material/pause_circle:")
-            _restart(control, snapshot, "Planner and Prices need no engine.", "Start the engine")
+            said.info("The engine is stopped.", icon=":material/pause_circle:")
+            with below:
+                _restart(control, snapshot, "Planner and Prices need no engine.", "Start the engine")
         case HostState.STALLED:
             text = _sentence(snapshot.stalled or "no turn can run")
-            st.warning(f"**Stalled.** {text}", icon=":material/hourglass_empty:")
+            said.warning(f"**Stalled.** {text}", icon=":material/hourglass_empty:")
 
 
 def _starting(startup: Startup | None) -> None:
     stage = startup.stage if startup else ""
     # Not as a context manager: leaving that would mark it as done.
-    box = st.status(WHAT.get(stage, "Starting the engine"), state="running", expanded=True)
+    box = st.container().status(WHAT.get(stage, "Starting the engine"), state="running", expanded=True)
     box.progress(overall(startup))
     note = startup.note if startup and startup.note else "importing"
     share = f"{percent(startup.fraction)} · " if startup and startup.fraction is not None else ""
@@ -67,6 +71,7 @@ def _restart(control: Control, snapshot: Snapshot, note: str, label: str = "Rest
     before = snapshot.ran_before
     label = f"Back to {plain(before)}" if before else label
     icon = ":material/play_arrow:" if label.startswith("Start") else ":material/restart_alt:"
+    st.container()  # Where the progress of a start stands: a row in its place would be one of its children.
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(label, key="restart", icon=icon, type="primary", on_click=control.restart)
         if note:

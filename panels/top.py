@@ -1,65 +1,90 @@
-"""The top line: state, model, how old the figures are, and the unit switch."""
+"""The head of the Live page: what runs and how old the figures are; window, units, events; pause, refresh and keys."""
 
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import streamlit as st
 
 from engine.snapshot import HostState, Snapshot
-from panels.scale import SCALES, Scale, ScaleName, has_card
-from panels.units import MISSING, seconds
+from panels import components, page_state
+from panels.page_state import PageState
+from panels.palette import ThemeName, palette
+from panels.scale import Scale, has_card
+from panels.units import MISSING, clock
 
-BADGES = {
-    HostState.STARTING: ("starting", "orange"),
-    HostState.RUNNING: ("running", "green"),
-    HostState.IDLE: ("idle", "gray"),
-    HostState.STALLED: ("stalled", "red"),
-    HostState.FAILED: ("failed", "red"),
-    HostState.STOPPED: ("stopped", "gray"),
+KEY = "top"
+TONES = {
+    HostState.STARTING: "wait",
+    HostState.RUNNING: "good",
+    HostState.IDLE: "calm",
+    HostState.STALLED: "bad",
+    HostState.FAILED: "bad",
+    HostState.STOPPED: "calm",
 }
 
 
-def age(snapshot: Snapshot, wall: float) -> str:
-    """How old the snapshot is; never negative, whatever the wall clock does."""
-    past = max(0.0, wall - snapshot.utc)
-    if past < 1.5:
-        return "now"
-    return f"{past:.0f} s ago" if past < 120 else f"{seconds(past)} ago"
+def age_s(snapshot: Snapshot, wall: float) -> float | None:
+    """How old the figures are; never negative, whatever the wall clock does. None: there are none yet."""
+    return None if snapshot.state == HostState.STARTING else round(max(0.0, wall - snapshot.utc), 1)
 
 
-def line(snapshot: Snapshot, scale: Scale, wall: float) -> str:
+def line(snapshot: Snapshot) -> str:
     runs = snapshot.bands is not None
-    parts = [
-        f"{snapshot.model} on {snapshot.backend}",
-        scale.short if runs else f"scale {MISSING}",
-        f"step {snapshot.step:,}" if runs else f"step {MISSING}",
-    ]
-    if snapshot.state != HostState.STARTING and (old := age(snapshot, wall)) != "now":
-        parts.append(f"updated {old}")
+    parts = [f"{snapshot.model} on {snapshot.backend}", f"step {snapshot.step:,}" if runs else f"step {MISSING}"]
     if snapshot.recorder_behind > 1000:
         parts.append(f"recorder {snapshot.recorder_behind:,} rows behind")
     return " · ".join(parts)
 
 
-def warning(problem: str | None) -> str:
-    """A second line in Markdown: what keeps the recorder from storing."""
-    if problem is None:
-        return ""
-    plain = "".join("\\" + c if c in "\\`*_[]<>#|$~:" else c for c in problem)
-    return f"  \n:orange[{plain}]"
+def units(snapshot: Snapshot) -> list[tuple[str, str, str]]:
+    """The unit switch: value, text and hint; the card's scale only where this engine stands in for a card."""
+    here = ("machine", "this machine", "Bytes as they are here.")
+    if not has_card(snapshot):
+        return [here]
+    scale = Scale(snapshot.card)
+    return [("card", scale.short, f"{scale.label[0].upper()}{scale.label[1:]}."), here]
 
 
-def render(snapshot: Snapshot, recording_problem: str | None = None) -> ScaleName:
-    """Draws the line and returns the scale that this tab's switch asks for."""
-    word, colour = BADGES[snapshot.state]
-    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
-        st.markdown(f"### Live &nbsp; :{colour}-badge[{word}]", width="content")
-        said = st.empty()
-        name: ScaleName = "this machine"
-        if has_card(snapshot):
-            chosen = st.segmented_control(
-                "Units", SCALES, default=SCALES[0], key="units", label_visibility="collapsed", required=True
-            )
-            name = chosen or SCALES[0]
-    scale = Scale(None if name == "this machine" else snapshot.card)
-    said.caption(line(snapshot, scale, time.time()) + warning(recording_problem), width="content")
-    return name
+def shown(snapshot: Snapshot, state: PageState, problem: str | None, wall: float) -> dict[str, Any]:
+    """What the browser draws, colours apart. `problem`: what keeps the recorder from storing."""
+    return {
+        "state": snapshot.state.value,
+        "tone": TONES[snapshot.state],
+        "line": line(snapshot),
+        "warning": problem or "",
+        "sent": wall,
+        "age_s": age_s(snapshot, wall),
+        "time": f"{clock(snapshot.utc)} UTC",
+        "window": [(name, label, f"The last {label}" if name != "all" else "All of the session")
+                   for name, label in page_state.WINDOWS.items()],
+        "units": units(snapshot),
+        "events": [(name, label, "") for name, label in page_state.EVENTS.items()],
+        "every": page_state.PERIODS_S,
+        "chosen": {
+            "window": state.window,
+            "units": state.units if has_card(snapshot) else "machine",
+            "events": state.events,
+            "every": state.every,
+            "paused": state.paused,
+        },
+    }  # fmt: skip
+
+
+def render(
+    snapshot: Snapshot,
+    state: PageState,
+    problem: str | None,
+    theme: ThemeName,
+    changed: Callable[[Mapping[str, Any]], None],
+) -> None:
+    """`changed` is called once the tab's page state has taken what was clicked."""
+
+    def set_() -> None:
+        asked = st.session_state[KEY].set
+        if asked is not None:
+            page_state.change(**asked)
+            changed(asked)
+
+    data = shown(snapshot, state, problem, time.time()) | {"colours": components.colours(palette(theme))}
+    components.top(data, key=KEY, on_set=set_)

@@ -1,7 +1,7 @@
 """A scripted tab: speaks Streamlit's websocket protocol with a running page, without drawing anything.
 
-It opens the page as a browser does, asks at a fixed rate for every fragment that the page refreshes by itself, reads
-all that comes and keeps count. What it cannot do is draw: the CPU of a real browser is measured apart.
+It opens the page as a browser does, gives its beat at a fixed rate, reads all that comes and keeps count. What it
+cannot do is draw: the CPU of a real browser is measured apart.
 """
 
 import base64
@@ -24,6 +24,7 @@ from engine.errors import Refused
 
 REFRESH_HZ = 2.0
 CHART = "parkdeck_plot"
+PULSE = "parkdeck_pulse"
 STREAM = "/_stcore/stream"
 SUBPROTOCOL = Subprotocol("streamlit")
 OPENS_WITHIN_S = 60.0
@@ -33,9 +34,9 @@ LARGEST_MESSAGE = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Counts since the page was opened. `asked`: refreshes of a fragment; `finished`: runs of page or fragment that
+    """Counts since the page was opened. `asked`: beats; `finished`: runs of page or fragment that
     ended well; `charts`: charts with new data; `points`: of the longest trace of the last one; `unchanged`: messages
-    that only named one that the client already had."""
+    that only named one that the client already had; `fragments`: with elements of their own."""
 
     asked: int = 0
     finished: int = 0
@@ -61,11 +62,15 @@ class Seen:
 
 @dataclass(slots=True)
 class _Page:
-    """What a browser keeps of one page. `due`: the fragments to refresh and when; `kept`: by its place, the hash of the
-    latest message that is large enough to be kept, so that the server need not send it again."""
+    """What a browser keeps of one page. `pulse`: the component that beats, `pulse_fragment`: where it stands, `due`:
+    its next beat, None while the last one is not answered; `kept`: by its place, the hash of the latest message that is
+    large enough to be kept, so that the server need not send it again."""
 
     script_hash: str = ""
-    due: dict[str, float] = field(default_factory=dict)
+    pulse: str = ""
+    pulse_fragment: str = ""
+    due: float | None = None
+    fragments: set[str] = field(default_factory=set)
     kept: dict[tuple[int, ...], str] = field(default_factory=dict)
     chart: BidiComponent | None = None
 
@@ -78,6 +83,7 @@ class PageClient:
         self._every = 1.0 / refresh_hz
         self._page = _Page()
         self._counts = Seen()
+        self._beaten = 0.0
         self._trouble: str | None = None
         self._closing = threading.Event()
         self._open = ExitStack()
@@ -96,7 +102,7 @@ class PageClient:
         with self._news:
             if self._trouble is not None:
                 raise Refused(self._trouble)
-            return replace(self._counts, points=_points(self._page.chart), fragments=len(self._page.due))
+            return replace(self._counts, points=_points(self._page.chart), fragments=len(self._page.fragments))
 
     def wait(self, ready: Callable[[Seen], bool], within: float = OPENS_WITHIN_S) -> Seen:
         """The counts once they are as `ready` wants them."""
@@ -119,17 +125,17 @@ class PageClient:
 
     def _live(self) -> None:
         try:
-            self._send(fragment="")
+            self._send()
             while not self._closing.is_set():
-                self._ask_what_is_due(time.monotonic())
+                self._beat_when_due(time.monotonic())
                 self._receive(self._socket)
         except (OSError, WebSocketException, ValueError, Refused) as error:
             if not self._closing.is_set():
                 self._stop(f"the page's connection ended: {error}")
 
     def _receive(self, socket: ClientConnection) -> None:
-        """The next message, or nothing when a refresh is due before it comes."""
-        wait = min(self._page.due.values(), default=time.monotonic() + self._every) - time.monotonic()
+        """The next message, or nothing when a beat is due before it comes."""
+        wait = self._every if self._page.due is None else self._page.due - time.monotonic()
         try:
             data = socket.recv(timeout=max(wait, 0.0))
         except TimeoutError:
@@ -140,42 +146,40 @@ class PageClient:
             self._counts = replace(
                 self._counts, messages=self._counts.messages + 1, nbytes=self._counts.nbytes + len(data)
             )
-            self._take(message, time.monotonic())
+            self._take(message)
             self._news.notify_all()
 
-    def _ask_what_is_due(self, now: float) -> None:
-        for fragment, due in list(self._page.due.items()):
-            if due <= now:
-                # As a browser's timer: by the clock, whether the last one was answered or not.
-                self._page.due[fragment] = max(due + self._every, now)
-                self._send(fragment)
-                with self._news:
-                    self._counts = replace(self._counts, asked=self._counts.asked + 1)
+    def _beat_when_due(self, now: float) -> None:
+        """As assets/js/pulse.js does: by the clock, but not before the last beat was answered."""
+        if self._page.due is None or self._page.due > now:
+            return
+        self._page.due = None
+        self._beaten = now
+        self._send(beat=self._counts.asked)
+        with self._news:
+            self._counts = replace(self._counts, asked=self._counts.asked + 1)
 
-    def _send(self, fragment: str) -> None:
+    def _send(self, beat: int | None = None) -> None:
         message = BackMsg()
         state = message.rerun_script
         state.page_script_hash = self._page.script_hash
-        state.fragment_id = fragment
-        state.is_auto_rerun = bool(fragment)
+        if beat is not None:
+            state.fragment_id = self._page.pulse_fragment
+            widget = state.widget_states.widgets.add()
+            widget.id = f"$$STREAMLIT_INTERNAL_KEY_{self._page.pulse}__events"
+            widget.json_trigger_value = json.dumps([{"event": "beat", "value": beat}])
         state.cached_message_hashes.extend(self._page.kept.values())
         state.context_info.timezone = "UTC"
         state.context_info.locale = "en"
         state.context_info.color_scheme = "dark"
         self._socket.send(message.SerializeToString())
 
-    def _take(self, message: ForwardMsg, now: float) -> None:
+    def _take(self, message: ForwardMsg) -> None:
         kind = message.WhichOneof("type")
         if message.metadata.cacheable:
             self._page.kept[tuple(message.metadata.delta_path)] = message.hash
         if kind == "new_session":
             self._page.script_hash = message.new_session.page_script_hash
-        elif kind == "auto_rerun":
-            # The page's own interval is replaced by the client's.
-            self._page.due.setdefault(message.auto_rerun.fragment_id, now + self._every)
-        elif kind == "stop_auto_rerun":
-            for fragment in message.stop_auto_rerun.fragment_ids:
-                self._page.due.pop(fragment, None)
         elif kind == "script_finished":
             self._finished(message)
         elif kind == "ref_hash":
@@ -189,13 +193,18 @@ class PageClient:
         self._counts = replace(self._counts, finished=self._counts.finished + 1)
 
     def _element(self, message: ForwardMsg) -> None:
-        element = message.delta.new_element
+        element, fragment = message.delta.new_element, message.delta.fragment_id
         kind = element.WhichOneof("type")
+        if fragment:
+            self._page.fragments.add(fragment)
         if kind == "exception":
             self._stop(f"the page shows an error: {element.exception.type}: {element.exception.message}")
         elif kind == "bidi_component" and element.bidi_component.component_name.endswith(CHART):
             self._page.chart = element.bidi_component
             self._counts = replace(self._counts, charts=self._counts.charts + 1)
+        elif kind == "bidi_component" and element.bidi_component.component_name.endswith(PULSE):
+            self._page.pulse, self._page.pulse_fragment = element.bidi_component.id, fragment
+            self._page.due = max(self._beaten + self._every, time.monotonic())
 
     def _stop(self, trouble: str) -> None:
         with self._news:

@@ -1,78 +1,126 @@
 """The Live page: layout only. `page(deck)` draws it over any DeckView, a real deck or a scripted one."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import streamlit as st
 
-from engine.snapshot import Snapshot
-from panels import components, downloads, figures, hardware, knobs, model_box, side, stack, states, swarm, top, turns
+from engine.events import Event
+from engine.snapshot import Sample, Snapshot
+from panels import (
+    components,
+    downloads,
+    figures,
+    hardware,
+    knobs,
+    model_box,
+    page_state,
+    pulse,
+    side,
+    stack,
+    states,
+    swarm,
+    top,
+    turns,
+)
 from panels.deck_view import DeckView
+from panels.page_state import PageState
 from panels.scale import scale_for
 
-REFRESH_S = 1.0
-KNOBS_REFRESH_S = 0.8
-WINDOWS = {"2 min": 120.0, "10 min": 600.0, "all": float("inf")}
-EVENT_SETS = ("moves and knobs", "all events")
+BOXES_EVERY_S = 5.0
+HELD = "held_reading"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one refresh draws: all of one moment."""
+
+    snapshot: Snapshot
+    samples: Sequence[Sample]
+    events: Sequence[Event]
 
 
 def page(deck: DeckView) -> None:
+    state = page_state.adopt()
     with st.sidebar:
         st.markdown("## Parkdeck")
-        _sidebar(deck)
+        _knobs(deck)
+        _boxes(deck)
     _main(deck)
+    pulse.render(_every)
+    if not state.paused:
+        st.session_state.pop(HELD, None)
 
 
-@st.fragment(run_every=KNOBS_REFRESH_S)
-def _sidebar(deck: DeckView) -> None:
-    snapshot = deck.control.snapshot
-    knobs.render(deck.control, snapshot)
+@st.fragment(key="knobs")
+def _knobs(deck: DeckView) -> None:
+    knobs.render(deck.control, deck.control.snapshot)
+
+
+@st.fragment(key="boxes")
+def _boxes(deck: DeckView) -> None:
     with st.expander("Model", icon=":material/memory:"):
-        model_box.render(deck.control, snapshot)
+        model_box.render(deck.control, deck.control.snapshot)
     with st.expander("Download this session", icon=":material/download:"):
         downloads.render(deck, components.theme())
 
 
-@st.fragment(run_every=REFRESH_S)
+def _every() -> Mapping[str, float]:
+    state = page_state.current()
+    if state.paused:
+        return {}
+    return {"live": state.every, "knobs": state.every, "boxes": max(state.every, BOXES_EVERY_S)}
+
+
+@st.fragment(key="live")
 def _main(deck: DeckView) -> None:
+    """Each panel in a place of its own, there in every state of the engine: what comes and goes moves no other."""
+    control, state, theme = deck.control, page_state.current(), components.theme()
+    reading = _reading(deck, state)
+    snapshot, events = reading.snapshot, reading.events
+    scale = scale_for(snapshot, state.scale)
     with st.container(gap="xsmall"):
-        _panels(deck)
-
-
-def _panels(deck: DeckView) -> None:
-    control = deck.control
-    snapshot = _kept(control.snapshot, deck)
-    theme = components.theme()
-    scale = scale_for(snapshot, top.render(snapshot, deck.recording_problem()))
-    # Its place is kept when it is empty, so that a word that comes and goes moves no element and remounts no chart.
-    with st.container():
+        top.render(snapshot, state, deck.recording_problem(), theme, _looked)
+        said, played, figured, charted, tabled, sensed = (st.container() for _ in range(6))
+    with said:
         states.render(control, snapshot)
-    if snapshot.bands is None:
+    if snapshot.bands is not None:
+        with played:
+            swarm.render(deck.swarm, snapshot.state.serving)
+        with figured:
+            figures.render(snapshot, scale, theme)
+        samples = [sample for sample in reading.samples if sample.at > snapshot.at - state.window_s]
+        with charted:
+            chart, beside = st.columns([2.8, 1], gap="xsmall")
+            with chart:
+                stack.render(stack.stack_data(snapshot, samples, events, scale, state.window_s), theme)
+            with beside:
+                side.render(snapshot, events, scale, theme, state.events == "moves")
+        with tabled:
+            turns.render(control, snapshot, scale, theme)
+    with sensed:
         hardware.render(deck.hardware())
-        return
-    swarm.render(deck.swarm, snapshot.state.serving)
-    figures.render(snapshot, scale, theme)
-    events = control.events()
-    window = WINDOWS[_chosen("window", "10 min")]
-    samples = control.samples(since=snapshot.at - window)
-    chart, beside = st.columns([2.8, 1], gap="xsmall")
-    with chart:
-        stack.render(stack.stack_data(snapshot, samples, events, scale, window), theme)
-    with beside:
-        side.render(snapshot, events, scale, theme, _chosen("event_set", EVENT_SETS[0]) != EVENT_SETS[1])
-    # Below what they change, so that the chart stands higher on a small screen.
-    with st.container(horizontal=True, horizontal_alignment="distribute"):
-        _choice("Window", tuple(WINDOWS), "window", "10 min")
-        _choice("Events", EVENT_SETS, "event_set", EVENT_SETS[0])
-    turns.render(control, snapshot, scale, theme)
-    hardware.render(deck.hardware())
 
 
-def _choice(label: str, options: tuple[str, ...], key: str, default: str) -> None:
-    st.segmented_control(label, options, default=default, key=key, label_visibility="collapsed", required=True)
+def _looked(asked: Mapping[str, Any]) -> None:
+    """The head was used: a new reading where it asks for one, and the page anew."""
+    if not asked or "paused" in asked:
+        st.session_state.pop(HELD, None)
+    st.rerun(["live", "knobs", pulse.KEY])
 
 
-def _chosen(key: str, default: str) -> str:
-    return st.session_state.get(key) or default
+def _reading(deck: DeckView, state: PageState) -> Reading:
+    """The latest; while the page is paused, the one it was paused at."""
+    held: Reading | None = st.session_state.get(HELD)
+    if state.paused and held is not None:
+        return held
+    control = deck.control
+    # Events before the snapshot's samples: what a chart marks is then in its time.
+    reading = Reading(_kept(control.snapshot, deck), control.samples(), control.events())
+    if state.paused:
+        st.session_state[HELD] = reading
+    return reading
 
 
 def _kept(snapshot: Snapshot, deck: DeckView) -> Snapshot:

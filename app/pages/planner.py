@@ -14,6 +14,7 @@ from panels import (
     planner_reserve,
     planner_table,
     planner_words,
+    pulse,
 )
 from panels.deck_view import DeckView
 from panels.plain import plain
@@ -44,3 +45,5 @@ def page(deck: DeckView | None) -> None:
         planner_reserve.render(plan, theme)
         st.caption(plain(planner_words.reserve_text(plan)))
         card_sources.render(choice.card, choice.preset)
+    if deck is not None:
+        pulse.render(lambda: {planner_measured.KEY: planner_measured.REFRESH_S})

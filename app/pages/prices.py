@@ -1,5 +1,7 @@
 """The Prices page: layout only. `deck`: None without an engine."""
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from panels import (
@@ -9,10 +11,12 @@ from panels import (
     components,
     prices_cards,
     prices_controls,
+    prices_here,
     prices_room,
     prices_scale,
     prices_session,
     prices_table,
+    pulse,
 )
 from panels.card_box import Choice
 from panels.deck_view import DeckView
@@ -24,6 +28,13 @@ def page(deck: DeckView | None) -> None:
         choice = card_box.render()
     with st.container(gap="small"):
         _main(deck, choice)
+    if deck is not None:
+        pulse.render(_every)
+
+
+def _every() -> Mapping[str, float]:
+    kept_up = (prices_here.MARKS, prices_here.OFFERS, prices_session.KEY)
+    return {calibrate_box.KEY: calibrate_box.REFRESH_S} | dict.fromkeys(kept_up, prices_here.REFRESH_S)
 
 
 def _main(deck: DeckView | None, choice: Choice) -> None:

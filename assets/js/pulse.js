@@ -1,0 +1,43 @@
+// Asks for the page's next figures: one beat each period, only while its tab is seen and not before the last answer came.
+const PATIENCE_MS = 5000;
+
+class Pulse {
+  constructor() {
+    this.asked = performance.now();
+    this.plan = this.plan.bind(this);
+    document.addEventListener('visibilitychange', this.plan);
+  }
+
+  // The page has answered: `period` in ms, 0 for a page that is paused; `ask` sends the next beat.
+  answered(period, ask) {
+    Object.assign(this, { period, ask, waiting: false });
+    this.plan();
+  }
+
+  plan() {
+    clearTimeout(this.timer);
+    if (!this.period || document.hidden) return;
+    // An answer that does not come was lost with its connection: ask again, the page may be back.
+    const due = this.asked + (this.waiting ? Math.max(PATIENCE_MS, 3 * this.period) : this.period);
+    this.timer = setTimeout(() => this.beat(), Math.max(0, due - performance.now()));
+  }
+
+  beat() {
+    this.asked = performance.now();
+    this.waiting = true;
+    this.ask();
+    this.plan();
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+    document.removeEventListener('visibilitychange', this.plan);
+  }
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector('.pulse');
+  root.pulse ??= new Pulse();
+  root.pulse.answered(data.period_ms, () => setTriggerValue('beat', data.beat));
+  return () => root.pulse.stop();
+}
