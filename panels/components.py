@@ -41,8 +41,8 @@ KEYS = (
 TOP_HTML = f"""<header class="top">
 <div class="named"><h3>Live</h3><span class="badge"></span><span class="line"></span>
 <div class="tools" role="toolbar" aria-label="Refresh and keys"><span class="fresh" role="status"></span>
-<button class="again" type="button" hidden>Refresh</button><button class="pause" type="button">Pause</button>
-<select class="every" aria-label="Refresh"></select>
+<button class="again" type="button" aria-label="Refresh now" hidden>Refresh</button><button class="pause" type="button" aria-label="Pause the refresh">Pause</button>
+<select class="every" aria-label="Refresh period"></select>
 <button class="help" type="button" aria-label="Keys" title="Keys">?</button></div></div>
 <div class="looks"><fieldset class="choice window"><legend>Time window</legend></fieldset>
 <fieldset class="choice units"><legend>Units</legend></fieldset>

@@ -41,7 +41,7 @@ class Top {
     this.periods();
     const pause = this.find('.pause');
     pause.textContent = data.chosen.paused ? 'Go on' : 'Pause';
-    pause.setAttribute('aria-pressed', String(data.chosen.paused));
+    pause.setAttribute('aria-label', data.chosen.paused ? 'Go on refreshing' : 'Pause the refresh');
     this.find('.again').hidden = !data.chosen.paused;
     this.freshness();
   }

@@ -289,6 +289,10 @@ function mount(root, data) {
   makeChips(view);
   listen(view);
   views.set(root, view);
+  view.told = ({ detail }) => {
+    if (detail === 'filter') root.querySelector('.filter').focus();
+  };
+  document.addEventListener('parkdeck', view.told);
   return view;
 }
 
@@ -301,4 +305,5 @@ export default function ({ data, parentElement, setTriggerValue }) {
   view.send = setTriggerValue;
   view.rows = data.rows.map((values) => readRow(data.fields, values));
   paint(view);
+  return () => document.removeEventListener('parkdeck', view.told);
 }
