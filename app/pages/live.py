@@ -105,7 +105,7 @@ def _main(deck: DeckView) -> None:
 
 def _looked(asked: Mapping[str, Any]) -> None:
     """The head was used: a new reading where it asks for one, and the page anew."""
-    if not asked or "paused" in asked:
+    if "again" in asked or "paused" in asked:
         st.session_state.pop(HELD, None)
     st.rerun(["live", "knobs", pulse.KEY])
 

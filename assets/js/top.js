@@ -22,7 +22,7 @@ class Top {
     document.addEventListener('keydown', this.keyed);
     this.clock = setInterval(() => this.freshness(), 500);
     this.find('.pause').onclick = () => this.set({ paused: !this.data.chosen.paused });
-    this.find('.again').onclick = () => this.set({});
+    this.find('.again').onclick = () => this.set({ again: true });
     this.find('.every').onchange = (event) => this.set({ every: Number(event.target.value) });
     this.find('.help').onclick = () => this.find('dialog').showModal();
     this.find('.close').onclick = () => this.find('dialog').close();
@@ -105,7 +105,7 @@ class Top {
     const windows = this.data.window.map(([value]) => () => this.set({ window: value }));
     return {
       p: () => this.set({ paused: !this.data.chosen.paused }),
-      r: () => this.set({}),
+      r: () => this.set({ again: true }),
       1: windows[0],
       2: windows[1],
       3: windows[2],
