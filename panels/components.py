@@ -41,12 +41,13 @@ KEYS = (
 TOP_HTML = f"""<header class="top">
 <div class="named"><h3>Live</h3><span class="badge"></span><span class="line"></span>
 <div class="tools" role="toolbar" aria-label="Refresh and keys"><span class="fresh" role="status"></span>
-<button class="again" type="button" aria-label="Refresh now" hidden>Refresh</button><button class="pause" type="button" aria-label="Pause the refresh">Pause</button>
+<button class="again" type="button" aria-label="Refresh now" hidden>Refresh</button>
+<button class="pause" type="button" aria-label="Pause the refresh">Pause</button>
 <select class="every" aria-label="Refresh period"></select>
 <button class="help" type="button" aria-label="Keys" title="Keys">?</button></div></div>
-<div class="looks"><fieldset class="choice window"><legend>Time window</legend></fieldset>
-<fieldset class="choice units"><legend>Units</legend></fieldset>
-<fieldset class="choice events"><legend>Events</legend></fieldset></div>
+<div class="looks"><fieldset class="choice" data-name="window"><legend>Time window</legend></fieldset>
+<fieldset class="choice" data-name="units"><legend>Units</legend></fieldset>
+<fieldset class="choice" data-name="events"><legend>Events</legend></fieldset></div>
 <div class="warning" role="status" hidden></div>
 <dialog aria-label="Keys"><h4>Keys</h4><dl>{"".join(f"<dt><kbd>{key}</kbd></dt><dd>{what}</dd>" for key, what in KEYS)}
 </dl><button class="close" type="button">Close</button></dialog></header>"""

@@ -47,7 +47,7 @@ class Top {
   }
 
   choice(name) {
-    const group = this.find(`.choice.${name}`);
+    const group = this.find(`.choice[data-name=${name}]`);
     const options = this.data[name];
     const signature = JSON.stringify(options);
     if (group.dataset.signature !== signature) {

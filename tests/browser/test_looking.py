@@ -1,4 +1,4 @@
-"""How a tab looks at the Live page, over the scripted engine whose clock goes on: its refresh, its address, its keys."""
+"""How a tab looks at the Live page, over the scripted engine whose clock goes on: refresh, address, keys."""
 
 import re
 import signal
@@ -55,7 +55,7 @@ def fresh(page: Page) -> str:
 
 
 def chosen(page: Page, group: str) -> str:
-    return str(page.locator(f".top .choice.{group} input:checked").input_value())
+    return str(page.locator(f".top .choice[data-name={group}] input:checked").input_value())
 
 
 def hide(page: Page, hidden: bool) -> None:
