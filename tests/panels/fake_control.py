@@ -359,6 +359,7 @@ def _memory(sample: Sample) -> DeviceMemory:
         weights_bytes=bands.weights, runtime_bytes=bands.runtime, arena_bytes=bands.arena, block_bytes=block,
         blocks_total=bands.arena // block, blocks_free=(bands.arena - held) // block,
         host_total_bytes=sample.host_total_bytes, host_used_bytes=sample.host_used_bytes,
+        host_unit_bytes=16 * GEOMETRY.bytes_per_token(KVDtype.Q8),
     )  # fmt: skip
 
 
