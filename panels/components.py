@@ -13,7 +13,7 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOT_HTML = """<div style="border:1px solid var(--st-border-color);border-radius:10px;overflow:hidden;
 background:var(--st-secondary-background-color)">
 <div class="parkdeck-plot" style="width:100%;height:446px"></div></div>"""
-CARDS_HTML = '<div class="cards-frame"><div class="cards"></div></div>'
+TILES_HTML = '<div class="tiles-frame"><div class="tiles"></div></div>'
 SIDE_HTML = """<div class="side">
 <h4>Host pool</h4><div class="pool-line"></div><div class="pool-tokens"></div>
 <div class="pool-bar"><div class="pool-fill"></div></div>
@@ -66,8 +66,8 @@ def live_plot(figure_json: str, *, key: str) -> None:
     _mount("parkdeck_plot", PLOT_HTML, "js/live_plot.js", isolated=False)(key=key, data=figure_json)
 
 
-def cards(data: dict[str, Any], *, key: str) -> None:
-    _mount("parkdeck_cards", CARDS_HTML, "js/cards.js")(key=key, data=data)
+def tiles(data: dict[str, Any], *, key: str) -> None:
+    _mount("parkdeck_tiles", TILES_HTML, "js/tiles.js")(key=key, data=data)
 
 
 def side(data: dict[str, Any], *, key: str) -> None:

@@ -12,7 +12,7 @@ SCALES: tuple[ScaleName, ...] = ("card scale", "this machine")
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The bands in bytes at one scale; `unit` is the divisor that charts and cards share. `other` is None without a
+    """The bands in bytes at one scale; `unit` is the divisor that charts and tiles share. `other` is None without a
     sensor, and at card scale, where this machine's other users have no meaning."""
 
     weights: float
