@@ -17,7 +17,19 @@ from engine.history import Paid, Span
 from engine.knobs import Knobs, change
 from engine.models.loaded import ServedModel
 from engine.preview import Preview
-from engine.snapshot import Bands, CardScale, Counters, HostState, Rates, Sample, Snapshot, Startup, TurnDetail, TurnRow
+from engine.snapshot import (
+    Bands,
+    BandTurns,
+    CardScale,
+    Counters,
+    HostState,
+    Rates,
+    Sample,
+    Snapshot,
+    Startup,
+    TurnDetail,
+    TurnRow,
+)
 from engine.turn import Phase, Priority, Tier, TurnId, TurnRequest
 from tests.panels.fake_preview import preview_of
 
@@ -243,6 +255,8 @@ class FakeControl:
                 weights=129 * MIB, runtime=58 * MIB, running_kv=running * per_token, paused_kv=paused * per_token,
                 blocked_kv=blocked * per_token, forced=forced * per_token, other=None, arena=ARENA,
                 at_other_dtype=kv * other,
+                turns=BandTurns(8 * (running > 0), min(2, int(at >= 20) + int(at >= 38)) * (paused > 0),
+                                int(blocked > 0), int(forced > 0)),
             ),
             kv_dtype=dtype,
             host_used_bytes=forced * per_token,

@@ -10,7 +10,7 @@ import pytest
 
 from engine.events import Event, EventKind
 from engine.geometry import KVDtype
-from engine.snapshot import Bands, Sample
+from engine.snapshot import Bands, BandTurns, Sample
 from panels import stack
 from panels.palette import palette
 from panels.scale import Scale, ScaleName, scale_for
@@ -61,7 +61,7 @@ def test_bands_stack_up_to_what_is_used() -> None:
 
 def test_what_had_to_leave_is_hatched_and_the_other_precision_dashed() -> None:
     figure = stack.figure(data_at(60))
-    forced = trace(figure, "forced to leave")
+    forced = trace(figure, "forced swap or recompute")
     assert forced.fillpattern.shape == "/"
     assert max(values(forced.y)) > 0
     assert trace(figure, "same turns at q8").line.dash == "dash"
@@ -158,7 +158,7 @@ def test_colours_follow_the_theme() -> None:
     for theme in ("dark", "light"):
         figure = stack.figure(data_at(60), theme)
         assert figure.layout.paper_bgcolor == palette(theme).surface
-        assert trace(figure, "paused/waiting KV").fillcolor == palette(theme).paused_kv
+        assert trace(figure, "paused KV, preempted").fillcolor == palette(theme).paused_kv
 
 
 def test_no_bands_draws_an_empty_chart() -> None:
@@ -168,7 +168,7 @@ def test_no_bands_draws_an_empty_chart() -> None:
 
 
 def test_other_users_of_the_device_have_a_band_of_their_own_here_only() -> None:
-    bands = Bands(1 << 30, 1 << 28, 1 << 28, 0, 0, 0, 3 << 30, 15 << 30, 1 << 27)
+    bands = Bands(1 << 30, 1 << 28, 1 << 28, 0, 0, 0, 3 << 30, 15 << 30, 1 << 27, BandTurns(1, 0, 0, 0))
     data = stack.StackData((), (), bands, FakeControl().knobs.kv_dtype, START_UTC, Scale(None))
     assert any(t.name == "other on the device" for t in stack.figure(data).data)
     card = stack.StackData((), (), bands, FakeControl().knobs.kv_dtype, START_UTC, Scale(CARD))
@@ -177,7 +177,7 @@ def test_other_users_of_the_device_have_a_band_of_their_own_here_only() -> None:
 
 def test_card_scale_keeps_proportion() -> None:
     """A full arena reaches the card's line exactly."""
-    bands = Bands(1, 1, ARENA, 0, 0, 0, None, ARENA, 0)
+    bands = Bands(1, 1, ARENA, 0, 0, 0, None, ARENA, 0, BandTurns(1, 0, 0, 0))
     full = Scale(CARD).stack(bands)
     assert full.used == pytest.approx(full.ceiling, rel=1e-6)
     assert full.headroom == pytest.approx(0, abs=GIB / 1000)
