@@ -12,7 +12,7 @@ from panels.stack_traces import BANDS, OTHER, band_colour
 from panels.units import short, size_in, unit_name
 
 LEAST = 0.05
-ROOMY = 0.11
+ROOMY = 0.14
 CLEAR = 0.035
 """Shares of the ceiling: the lowest band with a figure, with its turns below it, how far a line stays from a figure."""
 

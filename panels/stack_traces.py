@@ -17,8 +17,8 @@ BANDS: tuple[tuple[str, str], ...] = (
     ("weights", "weights"),
     ("runtime", "runtime"),
     ("running", "running KV"),
-    ("paused", "paused KV, preempted"),
-    ("blocked", "paused KV, tool-blocked"),
+    ("paused", "paused KV"),
+    ("blocked", "tool-blocked KV"),
 )
 OTHER = ("other", "other on the device")
 FORCED = "forced swap or recompute"
