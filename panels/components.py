@@ -14,10 +14,12 @@ PLOT_HTML = """<div style="border:1px solid var(--st-border-color);border-radius
 background:var(--st-secondary-background-color)">
 <div class="parkdeck-plot" style="width:100%;height:446px"></div></div>"""
 TILES_HTML = '<div class="tiles-frame"><div class="tiles"></div></div>'
-SIDE_HTML = """<div class="side">
+SIDE_HTML = """<div class="side-frame"><div class="side">
 <h4>Host pool</h4><div class="pool-line"></div><div class="pool-tokens"></div>
 <div class="pool-bar"><div class="pool-fill"></div></div>
-<h4>Events</h4><div class="events"></div></div>"""
+<h4>Events <span class="aside">newest first, times in UTC</span></h4>
+<div class="none" hidden></div>
+<div class="events" role="list" tabindex="0" aria-label="Events, newest first, times in UTC"></div></div></div>"""
 TURNS_HTML = """<div class="turns-frame"><div class="turns"><div class="bar"><h4>Turns</h4>
 <input class="filter" type="search" placeholder="Filter: agent, tool, phase, tier, priority" aria-label="Filter turns">
 <div class="chips" role="group" aria-label="Phases and tiers"></div></div><div class="empty"></div>

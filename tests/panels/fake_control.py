@@ -206,7 +206,7 @@ class FakeControl:
             future.set_result(_detail(rows[turn], self.start_utc + self.at, turn in self.gone))
         return future
 
-    def note(self, text: str, author: str = "api") -> "Future[None]":
+    def note(self, text: str, author: str = "api", kind: EventKind = EventKind.SWARM) -> "Future[None]":
         self.calls.append(("note", text, author))
         return _done(None)
 

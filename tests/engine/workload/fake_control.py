@@ -10,7 +10,7 @@ from typing import Any, cast
 from engine.control import Listener, Unblock
 from engine.costs import Costs
 from engine.errors import Refused, UnknownTurn
-from engine.events import Event, MoveCost
+from engine.events import Event, EventKind, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import LoadedModel
 from engine.snapshot import HostState, Sample, Snapshot, TurnDetail
@@ -210,7 +210,7 @@ class FakeControl:
     def turn_detail(self, turn: TurnId) -> "Future[TurnDetail]":
         raise NotImplementedError
 
-    def note(self, text: str, author: str = "api") -> "Future[None]":
+    def note(self, text: str, author: str = "api", kind: EventKind = EventKind.SWARM) -> "Future[None]":
         self.noted.append((text, author))
         future: Future[None] = Future()
         future.set_result(None)
