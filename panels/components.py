@@ -17,7 +17,7 @@ TILES_HTML = '<div class="tiles-frame"><div class="tiles"></div></div>'
 SIDE_HTML = """<div class="side-frame"><div class="side">
 <h4>Host pool</h4><div class="pool-line"></div><div class="pool-tokens"></div>
 <div class="pool-bar"><div class="pool-fill"></div></div>
-<h4>Events <span class="aside">newest first, times in UTC</span></h4>
+<h4>Events <span class="aside">UTC, newest first</span></h4>
 <div class="none" hidden></div>
 <div class="events" role="list" tabindex="0" aria-label="Events, newest first, times in UTC"></div></div></div>"""
 TURNS_HTML = """<div class="turns-frame"><div class="turns"><div class="bar"><h4>Turns</h4>
@@ -27,7 +27,7 @@ TURNS_HTML = """<div class="turns-frame"><div class="turns"><div class="bar"><h4
 <button class="further" type="button" hidden></button>
 <div class="foot"><span class="said"><span class="message" role="status"></span>
 <button class="undo" type="button" hidden>Undo</button></span><span class="more"></span></div></div>
-<section class="detail" aria-label="The open turn" hidden></section></div>"""
+<section class="detail" aria-label="The open turn" tabindex="-1" hidden></section></div>"""
 
 KEYS = (
     ("p", "pause, go on"),

@@ -120,7 +120,8 @@ def _group(members: Sequence[Event], scale: Scale) -> dict[str, Any]:
     if nbytes:
         parts.append(size(scale.kv(nbytes)))
     row = _row(newest)
-    notes = [f"{clock(oldest.utc)} to {clock(newest.utc)}", row["note"]]
+    first, last = clock(oldest.utc), clock(newest.utc)
+    notes = ["" if first == last else f"{first} to {last}", row["note"]]
     return row | {
         "id": f"group-{_row(oldest)['id']}",
         "text": ", ".join(parts),

@@ -18,7 +18,9 @@ function makeRow(list, event, toggle) {
   row.setAttribute('role', 'listitem');
   row.dataset.id = event.id;
   const line = node(row, event.members.length ? 'button' : 'div', 'line');
-  for (const name of ['time', 'dot', 'text', 'note']) node(line, 'span', name);
+  for (const name of ['time', 'dot']) node(line, 'span', name);
+  const words = node(line, 'span', 'words');
+  for (const name of ['text', 'note']) node(words, 'span', name);
   if (!event.members.length) return row;
   line.type = 'button';
   line.onclick = () => toggle(event.id);

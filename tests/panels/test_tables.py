@@ -153,7 +153,7 @@ def test_events_newest_first_in_utc_and_quiet_by_default() -> None:
     assert loud[0]["text"] == "agent 7 blocks on pytest"
     assert quiet[0]["time"] == "14:14:52"
     assert len({row["id"] for row in loud}) == len(loud)
-    assert "times in UTC" in components.SIDE_HTML
+    assert "UTC, newest first" in components.SIDE_HTML
 
 
 def test_event_details_say_who_and_how_long() -> None:
