@@ -53,7 +53,7 @@ def _headroom(snapshot: Snapshot, scale: Scale) -> Tile:
 
 
 def _paused_fit(snapshot: Snapshot) -> Tile:
-    other = [f"{dtype}: {fit}" for dtype, fit in snapshot.paused_fit_by_dtype if dtype != snapshot.knobs.kv_dtype]
+    other = [f"{dtype}: {fit:,}" for dtype, fit in snapshot.paused_fit_by_dtype if dtype != snapshot.knobs.kv_dtype]
     sub = " · ".join([*other, f"avg {snapshot.average_turn_tokens:,}"])
     return Tile(
         "paused_fit", "Paused that fit", count(snapshot.paused_fit), sub,
@@ -69,7 +69,7 @@ def _turns(snapshot: Snapshot) -> Tile:
     )
     return Tile(
         "turns", "Running", f"{running} of {snapshot.knobs.max_running}",
-        f"{paused} paused · {waiting} waiting · {blocked} tool",
+        f"{paused:,} paused · {waiting:,} waiting · {blocked:,} tool",
         "Turns that hold a slot; paused: preempted, or by the operator; waiting: new, or back from a tool, and without "
         "a slot yet; tool: blocked on a tool.",
     )  # fmt: skip

@@ -66,7 +66,7 @@ def mark_label(event: Event) -> str:
         case "max_running":
             return f"{value} slots"
         case "prefill_chunk":
-            return f"chunk {value}"
+            return f"chunk {int(value):,}"
         case _:
             return LABELS.get(event.name or "", "").lower()
 

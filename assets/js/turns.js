@@ -94,7 +94,7 @@ function drawHeads(view) {
 function drawChips(view, counts) {
   for (const chip of view.root.querySelectorAll('.chip')) {
     const { kind, name } = chip.dataset;
-    say(chip.querySelector('.count'), String(counts[name]));
+    say(chip.querySelector('.count'), whole.format(counts[name]));
     chip.setAttribute('aria-pressed', String(view.chosen[kind].includes(name)));
     chip.classList.toggle('none-of', counts[name] === 0);
   }

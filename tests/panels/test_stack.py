@@ -184,7 +184,7 @@ def test_the_right_edge_is_the_reading_of_the_bar_of_now() -> None:
         ("low_watermark", "0.5", "low 50 %"),
         ("host_pool_bytes", "123", "host pool"),
         ("max_running", "4", "4 slots"),
-        ("prefill_chunk", "128", "chunk 128"),
+        ("prefill_chunk", "2048", "chunk 2,048"),
         ("min_quantum_s", "1.0", "quantum"),
     ],
 )

@@ -144,6 +144,8 @@ def test_five_hundred_turns_are_at_most_75_bytes_each_beside_their_names() -> No
 def test_no_turns_says_what_to_do() -> None:
     empty = FakeControl(state=HostState.IDLE, at=5.0, empty=True)
     assert "Start the swarm" in turns.table(empty.snapshot, Scale(None)).empty
+    failed = FakeControl(state=HostState.FAILED, at=5.0, error="a fault")
+    assert "Restart it" in turns.table(failed.snapshot, Scale(None)).empty
 
 
 def test_events_newest_first_in_utc_and_quiet_by_default() -> None:
