@@ -65,7 +65,7 @@ class FakeControl:
     unblocked: list[tuple[float, Unblock]] = field(default_factory=list)
     cancelled: list[TurnId] = field(default_factory=list)
     queue: deque[FakeTurn] = field(default_factory=deque)
-    noted: list[tuple[str, str]] = field(default_factory=list)
+    noted: list[tuple[str, str, EventKind]] = field(default_factory=list)
     context_seconds: float = 0.0
     turn_seconds: float = 0.0
     busy_slot_seconds: float = 0.0
@@ -211,7 +211,7 @@ class FakeControl:
         raise NotImplementedError
 
     def note(self, text: str, author: str = "api", kind: EventKind = EventKind.SWARM) -> "Future[None]":
-        self.noted.append((text, author))
+        self.noted.append((text, author, kind))
         future: Future[None] = Future()
         future.set_result(None)
         return future
