@@ -16,7 +16,7 @@ from engine.errors import Refused
 from engine.snapshot import HostState, Snapshot
 from engine.turn import Priority
 from engine.words import counted, percent
-from panels.figures import cards
+from panels.figures import tiles
 from panels.scale import Scale
 from panels.units import seconds as duration
 from panels.units import size
@@ -96,7 +96,7 @@ def line(snapshot: Snapshot) -> str:
         stage = f" {startup.stage}: {startup.note}" if startup else ""
         share = f" {percent(startup.fraction)}" if startup and startup.fraction is not None else ""
         return f"{snapshot.state}{stage}{share}"
-    figures = {card.key: f"{card.label.lower()} {card.value}" for card in cards(snapshot, Scale(snapshot.card))}
+    figures = {tile.key: f"{tile.label.lower()} {tile.value}" for tile in tiles(snapshot, Scale(snapshot.card))}
     state = [] if snapshot.state == HostState.RUNNING else [str(snapshot.state)]
     return ", ".join([*state, *(figures[k] for k in ("turns", "decode", "headroom", "paused_fit", "swapped"))])
 
@@ -107,11 +107,11 @@ def screen(snapshot: Snapshot) -> RenderableType:
         return Text(line(snapshot))
     scale = Scale(snapshot.card)
     figures = Table.grid(padding=(0, 3))
-    shown = cards(snapshot, scale)
+    shown = tiles(snapshot, scale)
     for half in (shown[:5], shown[5:]):
-        figures.add_row(*(Text(card.label, style="dim") for card in half))
-        figures.add_row(*(Text(card.value, style="bold") for card in half))
-        figures.add_row(*(Text(card.sub, style="dim") for card in half))
+        figures.add_row(*(Text(tile.label, style="dim") for tile in half))
+        figures.add_row(*(Text(tile.value, style="bold") for tile in half))
+        figures.add_row(*(Text(tile.sub, style="dim") for tile in half))
     turns = Table("agent", "priority", "phase", "tier", "context, tok", "KV", "in phase", box=None, header_style="dim")
     for row in snapshot.turns[:SHOWN_TURNS]:
         phase = f"{row.phase}: {row.tool}" if row.tool else str(row.phase)
@@ -131,8 +131,8 @@ def summary(snapshot: Snapshot, session: str, troubles: Sequence[str] = ()) -> R
     if snapshot.bands is None:
         return Group(Text("Stopped before the engine was ready."), *map(Text, troubles))
     table = Table("figure", "value", "", title=f"{snapshot.model}, session {snapshot.session}", title_justify="left")
-    for card in cards(snapshot, Scale(snapshot.card)):
-        table.add_row(card.label, card.value, card.sub)
+    for tile in tiles(snapshot, Scale(snapshot.card)):
+        table.add_row(tile.label, tile.value, tile.sub)
     csv = [f"CSV: parkdeck export --session {session}"] if session else []
     return Group(table, *map(Text, (*troubles, *csv)))
 

@@ -221,8 +221,8 @@ class Commands:
     def turn_detail(self, turn_id: TurnId) -> TurnDetail:
         return detail_of(self._core, turn_id)
 
-    def note(self, text: str, author: str) -> None:
-        self._core.event(EventKind.SWARM, author, text)
+    def note(self, text: str, author: str, kind: EventKind) -> None:
+        self._core.event(kind, author, text)
 
     # -- parts ------------------------------------------------------------------------------------------------------
 

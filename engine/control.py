@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from engine.calibration.probes import Probe
-from engine.events import Event, Interval, MoveCost
+from engine.events import Event, EventKind, Interval, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
 from engine.preview import Preview
@@ -106,8 +106,9 @@ class Control(Protocol):
         nor one of the last few that ended."""
         ...
 
-    def note(self, text: str, author: str = "api") -> "Future[None]":
-        """Write a sentence into the events: something an operator did beside the engine (the swarm's speed, say)."""
+    def note(self, text: str, author: str = "api", kind: EventKind = EventKind.SWARM) -> "Future[None]":
+        """Write a sentence into the events: something that was done beside the engine (the swarm's speed, say), or a
+        REFUSE, whose turn the engine never had."""
         ...
 
     def restart(self, model: str | None = None, backend: str | None = None) -> None:

@@ -25,6 +25,7 @@ class EventKind(StrEnum):
     RECOMPUTE = "recompute"
     ENGINE = "engine"
     SWARM = "swarm"
+    REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)

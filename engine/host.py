@@ -19,7 +19,7 @@ from engine.clock import EngineClock
 from engine.commands import Commands
 from engine.control import Listener, Sink, Unblock
 from engine.errors import Refused
-from engine.events import Event, MoveCost
+from engine.events import Event, EventKind, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
 from engine.models.resolve import check_choice
@@ -195,8 +195,8 @@ class Host:
     def turn_detail(self, turn: TurnId) -> "Future[TurnDetail]":
         return self._ask(lambda c: c.turn_detail(turn), lambda: check_turn(turn))
 
-    def note(self, text: str, author: str = "api") -> "Future[None]":
-        return self._ask(lambda c: c.note(text, author))
+    def note(self, text: str, author: str = "api", kind: EventKind = EventKind.SWARM) -> "Future[None]":
+        return self._ask(lambda c: c.note(text, author, kind))
 
     def _ask(
         self, act: Callable[[Commands], T], check: Callable[[], None] = lambda: None, session: str | None = None

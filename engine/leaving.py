@@ -51,7 +51,7 @@ def dropped(turn: TurnView, now: float) -> TurnView:
 
 def _without(view: View, turn: TurnView, to_host: bool, now: float) -> View:
     """The view once `turn` has left the arena."""
-    taken = turn.blocks * view.memory.block_bytes if to_host else 0
+    taken = view.memory.host_bytes(turn.blocks) if to_host else 0
     memory = replace(
         view.memory,
         blocks_free=view.memory.blocks_free + turn.blocks,
@@ -74,7 +74,7 @@ def _moves(view: View, short: int, knobs: Knobs, costs: Costs, now: float) -> tu
     if moves or running:
         return moves
     longest = min(parked, key=longest_first)
-    return (out_or_drop(longest, Reason.PRECISION, view.memory.block_bytes, view.memory.host_free_bytes),)
+    return (out_or_drop(longest, Reason.PRECISION, view.memory, view.memory.host_free_bytes),)
 
 
 def _with(view: View, changed: TurnView) -> View:

@@ -177,6 +177,7 @@ class Ledger:
             blocks_free=m.blocks_free,
             host_total_bytes=m.host_total_bytes,
             host_free_bytes=m.host_total_bytes - m.host_used_bytes,
+            host_unit_bytes=m.host_unit_bytes,
         )
 
     def _turn_view(self, turn: LiveTurn) -> TurnView:

@@ -117,9 +117,8 @@ def _resize(view: View, old: Knobs, new: Knobs, sizes: Sizes, now: float) -> tup
     gone = squeezed_out(view.turns, sizes.copies, new.host_pool_bytes)
     out = {turn.id for turn in gone}
     used = sum(nbytes for turn, nbytes in sizes.copies.items() if turn not in out)
-    memory = replace(
-        view.memory, host_total_bytes=new.host_pool_bytes, host_free_bytes=max(0, new.host_pool_bytes - used)
-    )
+    total = view.memory.host_pool(new.host_pool_bytes)
+    memory = replace(view.memory, host_total_bytes=total, host_free_bytes=max(0, total - used))
     turns = tuple(dropped(turn, now) if turn.id in out else turn for turn in view.turns)
     leavers = tuple(Leaver(t.id, Tier.HOST, Tier.DROPPED, sizes.copies[t.id], t.kv_tokens) for t in gone)
     return leavers, replace(view, turns=turns, memory=memory)

@@ -2,13 +2,14 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from engine.backends.base import DeviceMemory, Holding
 from engine.core import Core
 from engine.geometry import BlockLayout, KVDtype, blocks_for
 from engine.ledger import LiveTurn
 from engine.policies import policies
-from engine.snapshot import Bands, CardScale, HostState, Sample, Snapshot, TurnRow
+from engine.snapshot import Bands, BandTurns, CardScale, HostState, Sample, Snapshot, TurnRow
 from engine.turn import Phase, Tier
 
 SAMPLE_EVERY_S = 0.25
@@ -105,30 +106,40 @@ def other_dtype(dtype: KVDtype) -> KVDtype:
 
 
 def _bands(core: Core, memory: DeviceMemory) -> Bands:
-    running = paused = blocked = forced = 0
+    running, paused, blocked, forced = (_Band() for _ in range(4))
     for turn in core.ledger:
         held = core.backend.holding(turn.id)
-        if turn.phase.running:
-            running += held.blocks
-        elif turn.phase is Phase.BLOCKED:
-            blocked += held.blocks
-        else:
-            paused += held.blocks
+        band = running if turn.phase.running else blocked if turn.phase is Phase.BLOCKED else paused
+        band.take(held.blocks)
         if turn.tier in (Tier.HOST, Tier.DROPPED) and not turn.phase.running:
-            forced += blocks_for(held.kv_tokens or len(turn.tokens), core.backend.block_size)
+            forced.take(blocks_for(held.kv_tokens or len(turn.tokens), core.backend.block_size))
     other = other_dtype(core.backend.kv_dtype)
     accounted = memory.weights_bytes + memory.runtime_bytes + memory.arena_bytes
     return Bands(
         weights=memory.weights_bytes,
         runtime=memory.runtime_bytes,
-        running_kv=running * memory.block_bytes,
-        paused_kv=paused * memory.block_bytes,
-        blocked_kv=blocked * memory.block_bytes,
-        forced=forced * memory.block_bytes,
+        running_kv=running.blocks * memory.block_bytes,
+        paused_kv=paused.blocks * memory.block_bytes,
+        blocked_kv=blocked.blocks * memory.block_bytes,
+        forced=forced.blocks * memory.block_bytes,
         other=None if memory.device_used is None else max(0, memory.device_used - accounted),
         arena=memory.arena_bytes,
-        at_other_dtype=(running + paused + blocked) * _block_bytes(core, other),
+        at_other_dtype=(running.blocks + paused.blocks + blocked.blocks) * _block_bytes(core, other),
+        turns=BandTurns(running.turns, paused.turns, blocked.turns, forced.turns),
     )
+
+
+@dataclass(slots=True)
+class _Band:
+    """A sum under way."""
+
+    blocks: int = 0
+    turns: int = 0
+
+    def take(self, blocks: int) -> None:
+        if blocks:
+            self.blocks += blocks
+            self.turns += 1
 
 
 def _block_bytes(core: Core, dtype: KVDtype) -> int:

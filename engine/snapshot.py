@@ -84,11 +84,22 @@ class TurnDetail:
 
 
 @dataclass(frozen=True, slots=True)
+class BandTurns:
+    """How many turns the bytes of a band belong to."""
+
+    running: int
+    paused: int
+    blocked: int
+    forced: int
+
+
+@dataclass(frozen=True, slots=True)
 class Bands:
     """The stack, bytes of this machine: sums over the real block table. `paused_kv`: preempted turns, and turns back
     from a tool that wait for a slot; `blocked_kv`: waiting on a tool; `forced`: KV bytes (at the present precision) of
     turns that had to leave the device and have not come back; `other`: device reading minus what is accounted
-    (None: no sensor); `at_other_dtype`: running + paused + blocked KV if the precision were the other one."""
+    (None: no sensor); `at_other_dtype`: running + paused + blocked KV if the precision were the other one; `turns`:
+    whose bytes they are."""
 
     weights: int
     runtime: int
@@ -99,6 +110,7 @@ class Bands:
     other: int | None
     arena: int
     at_other_dtype: int
+    turns: BandTurns
 
     @property
     def ceiling(self) -> int:

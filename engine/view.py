@@ -50,7 +50,8 @@ class TurnView:
 
 @dataclass(frozen=True, slots=True)
 class MemoryView:
-    """Blocks and bytes at the present precision, from the backend."""
+    """Blocks and bytes at the present precision, from the backend. A host copy occupies whole units of
+    `host_unit_bytes`."""
 
     block_size: int
     block_bytes: int
@@ -58,6 +59,15 @@ class MemoryView:
     blocks_free: int
     host_total_bytes: int
     host_free_bytes: int
+    host_unit_bytes: int
+
+    def host_bytes(self, blocks: int) -> int:
+        """What a copy of so many blocks occupies in the host pool."""
+        return -(-blocks * self.block_bytes // self.host_unit_bytes) * self.host_unit_bytes
+
+    def host_pool(self, nbytes: int) -> int:
+        """What a host pool of so many bytes can give."""
+        return nbytes // self.host_unit_bytes * self.host_unit_bytes
 
 
 @dataclass(frozen=True, slots=True)

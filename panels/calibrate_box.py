@@ -16,7 +16,7 @@ from engine.words import counted, percent
 from panels import components
 from panels.calibrate_charts import copies_spec, prefill_spec
 from panels.deck_view import NO_ENGINE, CalibrationState, DeckView
-from panels.figures import Card
+from panels.figures import Tile
 from panels.palette import palette
 from panels.plain import plain
 from panels.units import link, rate, seconds, short, size
@@ -101,8 +101,8 @@ def _result(running: bool) -> None:
         return
     theme = components.theme()
     said.caption(plain(where_and_when(card, card.calibration)))
-    shown = [asdict(figure) for figure in cards(card, card.calibration)]
-    components.cards({"cards": shown, "colours": components.colours(palette(theme))}, key="calibrate_figures")
+    shown = [asdict(figure) for figure in tiles(card, card.calibration)]
+    components.tiles({"tiles": shown, "colours": components.colours(palette(theme))}, key="calibrate_figures")
     left, right = st.columns(2, gap="xsmall")
     with left:
         components.live_plot(json.dumps(prefill_spec(card.calibration.prefills, theme)), key="calibrate_prefill")
@@ -123,42 +123,42 @@ def where_and_when(card: CardProfile, calibration: Calibration) -> str:
     return f"Measured {at:%Y-%m-%d %H:%M} UTC · {where} · {card.memory}"
 
 
-def cards(card: CardProfile, calibration: Calibration) -> tuple[Card, ...]:
+def tiles(card: CardProfile, calibration: Calibration) -> tuple[Tile, ...]:
     """The decode step's parts, how well they fit, and the rates that the card goes by."""
     count = counted(len(calibration.decodes), "step")
     own = "blocks of this model, in the units of its host pool"
     return (
-        Card(
+        Tile(
             "base", "Decode step, base", seconds(card.decode_base.amount), "paid once a step",
             "What a step costs whoever runs: reading the weights. Fitted.",
         ),
-        Card(
+        Tile(
             "per_turn", "Per turn", seconds(card.decode_per_turn.amount), "in the step",
             "What each turn of the step adds beside its KV. Fitted.",
         ),
-        Card(
+        Tile(
             "per_kv", "Per KV", f"{short(card.decode_per_kv_byte.amount * 1e12)} ms/GB", "of all turns together",
             "What reading the KV of the turns adds, GB of 10^9 bytes. Fitted.",
         ),
-        Card(
+        Tile(
             "error", "Fit's error", f"{percent(calibration.decode_error, 1)} rms", f"over {count}",
             "Root mean square of fitted / measured - 1 over the measured steps.",
         ),
-        Card(
+        Tile(
             "worst", "At worst", percent(calibration.decode_worst, 1), "off one step",
             "The step that the fit misses most, of its own time.",
         ),
-        Card(
+        Tile(
             "prefill", "Prefill", rate(card.prefill.amount), "as it runs",
             "Prompt tokens computed per second in chunks of the size that the engine runs with; measured.",
         ),
-        Card("out", "Copy to host", link(card.link_out.amount), "as a swap out", f"Measured on {own}."),
-        Card("back", "Copy from host", link(card.link_back.amount), "as a swap in", f"Measured on {own}."),
-        Card(
+        Tile("out", "Copy to host", link(card.link_out.amount), "as a swap out", f"Measured on {own}."),
+        Tile("back", "Copy from host", link(card.link_back.amount), "as a swap in", f"Measured on {own}."),
+        Tile(
             "room", "Room for KV", size(card.kv_budget_bytes), f"of {size(card.usable.amount)}",
             "The arena of the engine that was measured; beside it weights and runtime.",
         ),
-        Card(
+        Tile(
             "pool", "Host pool", size(card.pinned_host.amount), "for parked turns",
             "Of the engine that was measured.",
         ),

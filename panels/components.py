@@ -13,11 +13,13 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOT_HTML = """<div style="border:1px solid var(--st-border-color);border-radius:10px;overflow:hidden;
 background:var(--st-secondary-background-color)">
 <div class="parkdeck-plot" style="width:100%;height:446px"></div></div>"""
-CARDS_HTML = '<div class="cards-frame"><div class="cards"></div></div>'
-SIDE_HTML = """<div class="side">
+TILES_HTML = '<div class="tiles-frame"><div class="tiles"></div></div>'
+SIDE_HTML = """<div class="side-frame"><div class="side">
 <h4>Host pool</h4><div class="pool-line"></div><div class="pool-tokens"></div>
 <div class="pool-bar"><div class="pool-fill"></div></div>
-<h4>Events</h4><div class="events"></div></div>"""
+<h4>Events <span class="aside">UTC, newest first</span></h4>
+<div class="none" hidden></div>
+<div class="events" role="list" tabindex="0" aria-label="Events, newest first, times in UTC"></div></div></div>"""
 TURNS_HTML = """<div class="turns-frame"><div class="turns"><div class="bar"><h4>Turns</h4>
 <input class="filter" type="search" placeholder="Filter: agent, tool, phase, tier, priority" aria-label="Filter turns">
 <div class="chips" role="group" aria-label="Phases and tiers"></div></div><div class="empty"></div>
@@ -25,7 +27,7 @@ TURNS_HTML = """<div class="turns-frame"><div class="turns"><div class="bar"><h4
 <button class="further" type="button" hidden></button>
 <div class="foot"><span class="said"><span class="message" role="status"></span>
 <button class="undo" type="button" hidden>Undo</button></span><span class="more"></span></div></div>
-<section class="detail" aria-label="The open turn" hidden></section></div>"""
+<section class="detail" aria-label="The open turn" tabindex="-1" hidden></section></div>"""
 
 KEYS = (
     ("p", "pause, go on"),
@@ -67,8 +69,8 @@ def live_plot(figure_json: str, *, key: str) -> None:
     _mount("parkdeck_plot", PLOT_HTML, "js/live_plot.js", isolated=False)(key=key, data=figure_json)
 
 
-def cards(data: dict[str, Any], *, key: str) -> None:
-    _mount("parkdeck_cards", CARDS_HTML, "js/cards.js")(key=key, data=data)
+def tiles(data: dict[str, Any], *, key: str) -> None:
+    _mount("parkdeck_tiles", TILES_HTML, "js/tiles.js")(key=key, data=data)
 
 
 def side(data: dict[str, Any], *, key: str) -> None:

@@ -1,4 +1,4 @@
-"""The row of figures above the chart. `cards` is pure; `render` puts them on a page."""
+"""The row of figures above the chart. `tiles` is pure; `render` puts them on a page."""
 
 from dataclasses import asdict, dataclass
 
@@ -12,7 +12,7 @@ from panels.units import MISSING, agents_factor, count, fraction, rate, seconds,
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class Tile:
     """`value` is number and unit with a space between, or 'n/a': not measured (yet). `hint` says what the figure is and
     where it comes from. `tone` bad: what it says does not fit."""
 
@@ -24,7 +24,7 @@ class Card:
     tone: str = ""
 
 
-def cards(snapshot: Snapshot, scale: Scale) -> tuple[Card, ...]:
+def tiles(snapshot: Snapshot, scale: Scale) -> tuple[Tile, ...]:
     """The ten figures at `scale`; rates are over the last 10 s, latencies over the last 256 values."""
     return (
         _headroom(snapshot, scale),
@@ -38,89 +38,89 @@ def cards(snapshot: Snapshot, scale: Scale) -> tuple[Card, ...]:
 
 def render(snapshot: Snapshot, scale: Scale, theme: ThemeName) -> None:
     colours = components.colours(palette(theme))
-    components.cards({"cards": [asdict(card) for card in cards(snapshot, scale)], "colours": colours}, key="figures")
+    components.tiles({"tiles": [asdict(tile) for tile in tiles(snapshot, scale)], "colours": colours}, key="figures")
 
 
-def _headroom(snapshot: Snapshot, scale: Scale) -> Card:
+def _headroom(snapshot: Snapshot, scale: Scale) -> Tile:
     bands = snapshot.bands
     if bands is None:
-        return Card("headroom", "Headroom", MISSING, "no arena yet", "Ceiling minus what is used.")
+        return Tile("headroom", "Headroom", MISSING, "no arena yet", "Ceiling minus what is used.")
     stack = scale.stack(bands)
-    return Card(
+    return Tile(
         "headroom", "Headroom", scale.size(stack.headroom, bands), f"of {scale.size(stack.ceiling, bands)}",
         f"Ceiling minus what is used; {scale.label}.",
     )  # fmt: skip
 
 
-def _paused_fit(snapshot: Snapshot) -> Card:
-    other = [f"{dtype}: {fit}" for dtype, fit in snapshot.paused_fit_by_dtype if dtype != snapshot.knobs.kv_dtype]
+def _paused_fit(snapshot: Snapshot) -> Tile:
+    other = [f"{dtype}: {fit:,}" for dtype, fit in snapshot.paused_fit_by_dtype if dtype != snapshot.knobs.kv_dtype]
     sub = " · ".join([*other, f"avg {snapshot.average_turn_tokens:,}"])
-    return Card(
+    return Tile(
         "paused_fit", "Paused that fit", count(snapshot.paused_fit), sub,
         f"How many more average turns ({snapshot.average_turn_tokens:,} tokens) can stay paused in the arena at "
         f"{snapshot.knobs.kv_dtype}; computed from the real block table.",
     )  # fmt: skip
 
 
-def _turns(snapshot: Snapshot) -> Card:
+def _turns(snapshot: Snapshot) -> Tile:
     running = sum(row.phase.running for row in snapshot.turns)
     paused, waiting, blocked = (
         sum(row.phase == phase for row in snapshot.turns) for phase in (Phase.PAUSED, Phase.WAITING, Phase.BLOCKED)
     )
-    return Card(
+    return Tile(
         "turns", "Running", f"{running} of {snapshot.knobs.max_running}",
-        f"{paused} paused · {waiting} waiting · {blocked} tool",
+        f"{paused:,} paused · {waiting:,} waiting · {blocked:,} tool",
         "Turns that hold a slot; paused: preempted, or by the operator; waiting: new, or back from a tool, and without "
         "a slot yet; tool: blocked on a tool.",
     )  # fmt: skip
 
 
-def _speed(snapshot: Snapshot) -> tuple[Card, Card, Card]:
+def _speed(snapshot: Snapshot) -> tuple[Tile, Tile, Tile]:
     """Latencies stay as the last ones measured when nothing is live any more; a rate is then none."""
     rates = snapshot.rates
     live = bool(snapshot.turns)
     last = "" if live or rates.itl_p50 is None else "last · "
     return (
-        Card(
+        Tile(
             "decode", "Decode", rate(rates.decode_tokens_per_s if live else None),
             f"prefill {rate(rates.prefill_tokens_per_s if live else None)}",
             "Tokens generated per second by all turns together; measured over the last 10 s.",
         ),
-        Card(
+        Tile(
             "ttft", "TTFT foreground", seconds(rates.ttft_foreground_p50),
             f"{last}p95 {seconds(rates.ttft_foreground_p95)}",
             "Time to first token of foreground turns, p50; measured over the last 256 turns.",
         ),
-        Card(
+        Tile(
             "itl", "ITL", seconds(rates.itl_p50), f"{last}p95 {seconds(rates.itl_p95)}",
             "Time between two tokens of a turn, p50; measured over the last 256 tokens.",
         ),
     )  # fmt: skip
 
 
-def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Card, Card, Card]:
+def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Tile, Tile, Tile]:
     sums = snapshot.counters
     return (
-        Card(
+        Tile(
             "preemptions", "Preemptions", count(sums.preemptions), f"stalls broken {count(sums.stalls)}",
             "Times a turn lost its slot at a token boundary to another. A stall is broken where no turn could run for "
             f"want of room: parked turns leave, whatever the policy. Since the start; "
             f"{counted(sums.finished, 'turn')} finished.",
         ),
-        Card(
+        Tile(
             "swapped", "Swapped out", size(scale.kv(sums.swap_out_bytes)), f"in {size(scale.kv(sums.swap_in_bytes))}",
             f"KV bytes copied to and from the host pool since the start; {scale.label}.",
         ),
-        Card(
+        Tile(
             "recomputed", "Recomputed", f"{count(sums.recomputed_tokens)} tok", f"drops {count(sums.drops)}",
             "Tokens whose KV was thrown away and computed again; counted since the start.",
         ),
     )  # fmt: skip
 
 
-def _blocked(snapshot: Snapshot) -> Card:
+def _blocked(snapshot: Snapshot) -> Tile:
     b = snapshot.rates.blocked_fraction if snapshot.turns else None
-    return Card(
+    return Tile(
         "blocked", "Blocked fraction b", fraction(b), f"1/(1-b) = {agents_factor(b)}",
         "Share of the agents' wall clock spent blocked on tools, measured live; the same card then holds about "
         "1/(1-b) times as many agents.",

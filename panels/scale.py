@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.snapshot import Bands, CardScale, Snapshot
+from engine.snapshot import Bands, BandTurns, CardScale, Snapshot
 from panels.units import GIB, axis_unit, size_in
 
 ScaleName = Literal["card scale", "this machine"]
@@ -12,7 +12,7 @@ SCALES: tuple[ScaleName, ...] = ("card scale", "this machine")
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The bands in bytes at one scale; `unit` is the divisor that charts and cards share. `other` is None without a
+    """The bands in bytes at one scale; `unit` is the divisor that charts and tiles share. `other` is None without a
     sensor, and at card scale, where this machine's other users have no meaning."""
 
     weights: float
@@ -24,6 +24,7 @@ class Stack:
     other: float | None
     other_precision: float
     ceiling: float
+    turns: BandTurns
 
     @property
     def used(self) -> float:
@@ -76,6 +77,7 @@ class Scale:
             other=None if card else bands.other,
             other_precision=weights + runtime + self.kv(bands.at_other_dtype),
             ceiling=ceiling,
+            turns=bands.turns,
         )
 
     def unit(self, bands: Bands | None) -> int:

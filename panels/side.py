@@ -1,10 +1,13 @@
 """Host pool and events, the column beside the chart."""
 
+import itertools
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.events import Event, EventKind
+from engine.knobs import LABELS
 from engine.snapshot import Snapshot
 from engine.turn import Tier
 from engine.words import counted
@@ -14,6 +17,15 @@ from panels.scale import Scale
 from panels.units import clock, seconds, size
 
 SHOWN_EVENTS = 60
+GROUPED = 3
+SENT_MEMBERS = 30
+ENGINES_OWN = frozenset({"engine", "governor"})
+ALONE = frozenset({EventKind.FAIL, EventKind.STALL, EventKind.REFUSE, EventKind.ENGINE, EventKind.SWARM})
+EMPTY = {
+    True: "No move and no knob change yet. Change a knob, pause a turn, or choose all events.",
+    False: "Nothing has happened yet. Start the swarm, or send a foreground turn.",
+}
+"""By whether quiet events are left out."""
 QUIET = frozenset({EventKind.SUBMIT, EventKind.FINISH, EventKind.BLOCK, EventKind.UNBLOCK})
 TONES = {
     EventKind.KNOB: "knob",
@@ -27,6 +39,7 @@ TONES = {
     EventKind.UNBLOCK: "tool",
     EventKind.STALL: "bad",
     EventKind.FAIL: "bad",
+    EventKind.REFUSE: "bad",
 }
 
 
@@ -55,29 +68,68 @@ def pool(snapshot: Snapshot, scale: Scale) -> Pool:
     )
 
 
-def event_rows(events: Sequence[Event], quiet: bool = True) -> list[dict[str, Any]]:
-    """Newest first. `quiet` leaves out what every turn does: submit, finish, block, unblock."""
-    chosen = [event for event in events if not (quiet and event.kind in QUIET)][-SHOWN_EVENTS:]
-    return [
-        {
-            "id": f"{event.step}-{event.at:.4f}-{event.kind}-{event.turn}-{event.name}",
-            "time": clock(event.utc),
-            "text": event.text,
-            "tone": TONES.get(event.kind, "plain"),
-            "detail": _detail(event),
-        }
-        for event in reversed(chosen)
-    ]
+def event_rows(events: Sequence[Event], scale: Scale, quiet: bool = True) -> list[dict[str, Any]]:
+    """Newest first. `quiet` leaves out what every turn does: submit, finish, block, unblock. GROUPED and more of one
+    kind and author in a row become one row with `members`; failures, stalls and refusals always stand alone."""
+    chosen = [event for event in events if not (quiet and event.kind in QUIET)]
+    rows: list[dict[str, Any]] = []
+    for _, run in itertools.groupby(reversed(chosen), key=_alike):
+        if len(rows) >= SHOWN_EVENTS:
+            break
+        members = list(run)
+        rows += [_group(members, scale)] if _groups(members) else [_row(event) for event in members]
+    return rows[:SHOWN_EVENTS]
 
 
 def render(snapshot: Snapshot, events: Sequence[Event], scale: Scale, theme: ThemeName, quiet: bool = True) -> None:
     state = pool(snapshot, scale)
     data = {
         "pool": {"line": state.line, "tokens": state.tokens, "fraction": min(1.0, state.fraction)},
-        "events": event_rows(events, quiet),
+        "events": event_rows(events, scale, quiet),
+        "empty": EMPTY[quiet],
         "colours": components.colours(palette(theme)),
     }
     components.side(data, key="side")
+
+
+def _alike(event: Event) -> tuple[str | None, ...]:
+    return (event.kind, event.author, event.name)
+
+
+def _groups(members: Sequence[Event]) -> bool:
+    return len(members) >= GROUPED and members[0].kind not in ALONE
+
+
+def _row(event: Event) -> dict[str, Any]:
+    return {
+        "id": f"{event.step}-{event.at:.4f}-{event.kind}-{event.turn}-{zlib.crc32(event.text.encode()):x}",
+        "time": clock(event.utc),
+        "text": f"failed: {event.text}" if event.kind is EventKind.FAIL else event.text,
+        "note": "" if event.author in ENGINES_OWN else f"by {event.author}",
+        "tone": TONES.get(event.kind, "plain"),
+        "detail": _detail(event),
+        "members": [],
+    }
+
+
+def _group(members: Sequence[Event], scale: Scale) -> dict[str, Any]:
+    """`members` newest first. The id is that of the oldest one, so that it stays while others join."""
+    newest, oldest = members[0], members[-1]
+    nbytes = sum(event.nbytes or 0 for event in members)
+    parts = [f"{LABELS.get(newest.name or '', str(newest.kind))} × {len(members):,}"]
+    if nbytes:
+        parts.append(size(scale.kv(nbytes)))
+    row = _row(newest)
+    first, last = clock(oldest.utc), clock(newest.utc)
+    notes = ["" if first == last else f"{first} to {last}", row["note"]]
+    return row | {
+        "id": f"group-{_row(oldest)['id']}",
+        "text": ", ".join(parts),
+        "note": ", ".join(filter(None, notes)),
+        "detail": f"{counted(len(members), 'event')}, {scale.name}: open to see "
+        + ("each" if len(members) <= SENT_MEMBERS else f"the latest {SENT_MEMBERS}; all are in events.csv"),
+        "members": [_row(event) for event in members[:SENT_MEMBERS]],
+    }
 
 
 def _detail(event: Event) -> str:

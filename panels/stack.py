@@ -2,7 +2,7 @@
 
 Bands are sums over the block table (Bands). `forced` is what had to leave, hatched above what is there; the dashed line
 is the same turns at the other KV precision; dotted lines are knob changes. stack_traces.py has the marks,
-stack_layout.py what stands around them.
+stack_figures.py the figures in and beside the bar of now, stack_layout.py what stands around them.
 """
 
 import json
@@ -20,7 +20,8 @@ from engine.snapshot import Bands, Sample, Snapshot
 from panels import components
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
-from panels.stack_layout import ceiling_label, layout, marks, provenance
+from panels.stack_figures import beside_the_bar, in_the_bar
+from panels.stack_layout import layout, marks, provenance
 from panels.stack_traces import areas, ceiling, now_bar, other_precision
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def spec(data: StackData, theme: ThemeName) -> dict[str, Any]:
     traces.append(ceiling(x, now, unit, colours))
     traces += now_bar(now, unit, colours)
     changes = marks(data.events, times[0], times[-1], colours)
-    labels = [*changes["annotations"], ceiling_label(now, unit, colours), provenance(data.scale, colours)]
+    figures = [*in_the_bar(now, unit, colours), *beside_the_bar(now, unit, colours)]
+    labels = [*changes["annotations"], *figures, provenance(data.scale, colours)]
     around = layout(now, unit, data.scale, colours) | {"shapes": changes["shapes"], "annotations": labels}
     return {"data": traces, "layout": around}
 

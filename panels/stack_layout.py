@@ -1,4 +1,4 @@
-"""What stands around the VRAM stack: axes, the ceiling's label, marks of knob changes, where the figures come from."""
+"""What stands around the VRAM stack: axes, marks of knob changes, where the figures come from."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from panels.scale import Scale, Stack
 from panels.units import unit_name
 
 HEIGHT = 446
-MARGIN = {"l": 54, "r": 62, "t": 46, "b": 34}
+MARGIN = {"l": 54, "r": 84, "t": 46, "b": 34}
 MAX_MARKS = 12
 
 
@@ -66,24 +66,9 @@ def mark_label(event: Event) -> str:
         case "max_running":
             return f"{value} slots"
         case "prefill_chunk":
-            return f"chunk {value}"
+            return f"chunk {int(value):,}"
         case _:
             return LABELS.get(event.name or "", "").lower()
-
-
-def ceiling_label(now: Stack, unit: int, colours: Palette) -> dict[str, Any]:
-    """In the margin, where nothing is drawn over it."""
-    return {
-        "xref": "paper",
-        "x": 1,
-        "xshift": 4,
-        "y": now.ceiling / unit,
-        "xanchor": "left",
-        "align": "left",
-        "showarrow": False,
-        "text": f"ceiling<br>{now.ceiling / unit:.4g} {unit_name(unit)}",
-        "font": {"color": colours.ceiling, "size": 12},
-    }
 
 
 def provenance(scale: Scale, colours: Palette) -> dict[str, Any]:
@@ -113,15 +98,16 @@ def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict
         "xaxis": lines
         | {
             "type": "date",
-            "domain": [0, 0.895],
+            "domain": [0, 0.87],
             "tickformat": "%H:%M:%S",
             "title": {"text": "time, UTC", "standoff": 4, "font": {"size": 12}},
-            "nticks": 8,
+            "nticks": 6,
+            "tickangle": 0,
             "ticklabeloverflow": "hide past domain",
         },
-        "xaxis2": lines | {"domain": [0.915, 1.0], "showgrid": False, "fixedrange": True},
+        "xaxis2": lines | {"domain": [0.885, 1.0], "showgrid": False, "fixedrange": True},
         "xaxis3": {
-            "domain": [0.915, 1.0],
+            "domain": [0.885, 1.0],
             "overlaying": "x2",
             "range": [-0.5, 0.5],
             "visible": False,

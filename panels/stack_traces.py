@@ -7,25 +7,28 @@ from typing import Any
 import numpy as np
 
 from engine.geometry import KVDtype
-from panels.marks import HATCH, Trace, bar, ceiling_line, hatched, ink, outlined, scatter
+from engine.words import counted
+from panels.marks import HATCH, Trace, bar, ceiling_line, hatched, outlined, scatter
 from panels.palette import Palette
 from panels.scale import Stack
-from panels.units import short, unit_name
+from panels.units import unit_name
 
 BANDS: tuple[tuple[str, str], ...] = (
     ("weights", "weights"),
     ("runtime", "runtime"),
     ("running", "running KV"),
-    ("paused", "paused/waiting KV"),
-    ("blocked", "blocked KV"),
+    ("paused", "paused KV"),
+    ("blocked", "tool-blocked KV"),
 )
-FORCED = "forced to leave"
+OTHER = ("other", "other on the device")
+FORCED = "forced swap or recompute"
 COLOURS = {"running": "running_kv", "paused": "paused_kv", "blocked": "blocked_kv"}
+BAR_WIDTH = 0.8
 
 
 def areas(x: Any, stacks: Sequence[Stack], unit: int, colours: Palette) -> list[Trace]:
-    hover = f"%{{y:.2f}} {unit_name(unit)}"
-    bands = BANDS + ((("other", "other on the device"),) if any(stack.other for stack in stacks) else ())
+    """Each band ends in a line of the ground's colour, so that neighbours are told apart without their colours."""
+    bands = BANDS + ((OTHER,) if any(stack.other for stack in stacks) else ())
     traces = [
         scatter(
             x=packed(x),
@@ -33,9 +36,9 @@ def areas(x: Any, stacks: Sequence[Stack], unit: int, colours: Palette) -> list[
             name=label,
             mode="lines",
             stackgroup="vram",
-            fillcolor=_colour(colours, name),
-            line={"width": 0.5, "color": _colour(colours, name), "shape": "hv"},
-            hovertemplate=hover,
+            fillcolor=band_colour(colours, name),
+            line={"width": 1, "color": colours.surface, "shape": "hv"},
+            **_hover(name, stacks, unit),
         )
         for name, label in bands
     ]
@@ -48,7 +51,7 @@ def areas(x: Any, stacks: Sequence[Stack], unit: int, colours: Palette) -> list[
             stackgroup="vram",
             fillpattern=HATCH | {"fgcolor": colours.forced},
             line={"width": 0, "color": colours.forced, "shape": "hv"},
-            hovertemplate=hover,
+            **_hover("forced", stacks, unit),
         )
     )
     return traces
@@ -64,14 +67,13 @@ def other_precision(
     for dtype in (KVDtype.FP16, KVDtype.Q8):
         there = np.asarray([other == dtype for other in others])
         y = packed(np.where(there, heights, np.float32("nan")))
-        hover = f"%{{y:.2f}} {unit_name(unit)}"
         traces += outlined(
             packed(x),
             y,
             colours,
             name=f"same turns at {dtype}",
             legendgroup=str(dtype),
-            hovertemplate=hover,
+            hovertemplate=f"%{{y:,.2f}} {unit_name(unit)}",
             showlegend=bool(there.any()),
         )
     return traces
@@ -82,45 +84,66 @@ def ceiling(x: Any, now: Stack, unit: int, colours: Palette) -> Trace:
 
 
 def now_bar(now: Stack, unit: int, colours: Palette) -> list[Trace]:
-    """The present state beside the chart, on the same axis."""
-    bars: list[Trace] = []
-    labels = BANDS + ((("other", "other on the device"),) if now.other else ())
-    for name, label in labels:
-        value, colour = getattr(now, name), _colour(colours, name)
-        tall = value > 0.05 * now.ceiling
-        bars.append(
-            bar(
-                x=["now"],
-                y=[value / unit],
-                xaxis="x2",
-                name=label,
-                marker={"color": colour, "line": {"width": 0}},
-                text=[short(value / unit) if tall else ""],
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                textfont={"size": 12, "color": ink(colour)},
-                constraintext="none",
-                width=0.72,
-                showlegend=False,
-                hovertemplate=f"{label} %{{y:.2f}} {unit_name(unit)}<extra></extra>",
-            )
+    """The present state beside the chart, on the same axis. Its figures are the layout's (stack_figures.py)."""
+    traces = [
+        bar(
+            x=["now"],
+            y=[getattr(now, name) / unit],
+            xaxis="x2",
+            name=label,
+            marker={"color": band_colour(colours, name), "line": {"width": 1, "color": colours.surface}},
+            width=BAR_WIDTH,
+            showlegend=False,
+            hovertemplate=f"{label}: {_amount(now, name, unit)}<extra></extra>",
         )
-    bars.append(
+        for name, label in BANDS + ((OTHER,) if now.other else ())
+    ]
+    traces.append(
         bar(
             x=["now"],
             y=[now.forced / unit],
             xaxis="x2",
             name=FORCED,
-            width=0.72,
+            width=BAR_WIDTH,
             showlegend=False,
             marker=hatched(colours.forced),
-            hovertemplate=f"{FORCED} %{{y:.2f}} {unit_name(unit)}<extra></extra>",
+            hovertemplate=f"{FORCED}: {_amount(now, 'forced', unit)}<extra></extra>",
         )
     )
-    bars += outlined([-0.5, 0.5], [now.other_precision / unit] * 2, colours, xaxis="x3", showlegend=False)
-    bars.append(ceiling_line([-0.5, 0.5], [now.ceiling / unit] * 2, colours) | {"xaxis": "x3"})
-    return bars
+    traces += outlined([-0.5, 0.5], [now.other_precision / unit] * 2, colours, xaxis="x3", showlegend=False)
+    traces.append(ceiling_line([-0.5, 0.5], [now.ceiling / unit] * 2, colours) | {"xaxis": "x3"})
+    traces.append(_headroom(now, unit, colours))
+    return traces
+
+
+def _headroom(now: Stack, unit: int, colours: Palette) -> Trace:
+    """A bracket beside the bar, from what is used up to the ceiling."""
+    used, top = now.used / unit, now.ceiling / unit
+    return scatter(
+        x=[0.44, 0.49, 0.49, 0.44],
+        y=[used, used, top, top],
+        xaxis="x3",
+        name="headroom",
+        mode="lines",
+        line={"width": 1.5, "color": colours.text},
+        showlegend=False,
+        hovertemplate=f"headroom: {_amount(now, 'headroom', unit)}<extra></extra>",
+    )
+
+
+def _amount(now: Stack, name: str, unit: int) -> str:
+    """Bytes with their unit, and whose they are."""
+    said = f"{getattr(now, name) / unit:,.2f} {unit_name(unit)}"
+    turns = getattr(now.turns, name, None)
+    return said if turns is None else f"{said}, {counted(turns, 'turn')}"
+
+
+def _hover(name: str, stacks: Sequence[Stack], unit: int) -> Trace:
+    said = f"%{{y:,.2f}} {unit_name(unit)}"
+    if not hasattr(stacks[0].turns, name):
+        return {"hovertemplate": said}
+    turns = np.asarray([getattr(stack.turns, name) for stack in stacks], dtype=np.int32)
+    return {"hovertemplate": said + ", turns: %{customdata:,}", "customdata": packed(turns)}
 
 
 def _column(stacks: Sequence[Stack], name: str, unit: int) -> Any:
@@ -128,10 +151,10 @@ def _column(stacks: Sequence[Stack], name: str, unit: int) -> Any:
 
 
 def packed(array: Any) -> dict[str, str]:
-    """A numpy array of floats as plotly.js takes typed arrays."""
-    return {"dtype": f"f{array.itemsize}", "bdata": base64.b64encode(array.tobytes()).decode("ascii")}
+    """A numpy array of numbers as plotly.js takes typed arrays."""
+    return {"dtype": f"{array.dtype.kind}{array.itemsize}", "bdata": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
-def _colour(colours: Palette, name: str) -> str:
+def band_colour(colours: Palette, name: str) -> str:
     colour: str = getattr(colours, COLOURS.get(name, name))
     return colour

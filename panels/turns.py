@@ -198,4 +198,4 @@ def _find(snapshot: Snapshot, turn: int) -> TurnRow | None:
 def _empty(snapshot: Snapshot) -> str:
     if snapshot.state.serving:
         return "No turn is here. Start the swarm, or send a foreground turn."
-    return "No turns: the engine is not running."
+    return "No turns: the engine is not running. Restart it with the button above."

@@ -9,8 +9,8 @@ from panels import (
     card_box,
     card_sources,
     components,
-    prices_cards,
     prices_controls,
+    prices_figures,
     prices_here,
     prices_room,
     prices_scale,
@@ -42,7 +42,7 @@ def _main(deck: DeckView | None, choice: Choice) -> None:
     card, preset = choice.card, choice.preset
     store, exact = prices_controls.header(card, preset)
     asked = prices_controls.controls(deck, card, preset, store, exact)
-    prices_cards.render(asked.prices, theme)
+    prices_figures.render(asked.prices, theme)
     prices_scale.render(asked.prices, theme)
     beside, room = st.columns([1.15, 1], gap="small")
     with beside:

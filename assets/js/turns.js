@@ -55,20 +55,26 @@ function act(view, turn, verb) {
   paint(view);
 }
 
+// What is opened is brought into sight and has the focus; what is closed gives it back to its row.
 function look(view, turn) {
+  const closed = turn === null ? view.open : null;
   view.open = turn;
+  view.reveal = turn !== null;
   view.send('look', { turn });
   paint(view);
+  if (closed === null) view.pane.focus({ preventScroll: true });
+  else (view.body.querySelector(`tr[data-turn='${closed}'] .name`) ?? view.root.querySelector('.filter')).focus();
+}
+
+function reveal(view, whole) {
+  const still = window.matchMedia('(prefers-reduced-motion: reduce)').matches;
+  view.pane.scrollIntoView({ block: 'nearest', behavior: still ? 'auto' : 'smooth' });
+  if (whole) view.reveal = false;
 }
 
 function escape(view) {
   if (view.armed) disarm(view);
-  else if (view.open !== null) {
-    const row = view.body.querySelector(`tr[data-turn='${view.open}'] .name`);
-    const within = view.pane.contains(view.root.getRootNode().activeElement);
-    look(view, null);
-    if (within) row?.focus();
-  }
+  else if (view.open !== null) look(view, null);
   paint(view);
 }
 
@@ -88,7 +94,7 @@ function drawHeads(view) {
 function drawChips(view, counts) {
   for (const chip of view.root.querySelectorAll('.chip')) {
     const { kind, name } = chip.dataset;
-    say(chip.querySelector('.count'), String(counts[name]));
+    say(chip.querySelector('.count'), whole.format(counts[name]));
     chip.setAttribute('aria-pressed', String(view.chosen[kind].includes(name)));
     chip.classList.toggle('none-of', counts[name] === 0);
   }
@@ -205,7 +211,9 @@ function paint(view, anew = false) {
   drawAnswer(view);
   const { detail } = view.data;
   const waiting = view.open === null ? null : { id: view.open, title: `turn ${view.open}`, over: 'Asking the engine.' };
-  drawDetail(view.pane, view.open !== null && detail?.id === view.open ? detail : waiting, () => look(view, null));
+  const known = view.open !== null && detail?.id === view.open;
+  drawDetail(view.pane, known ? detail : waiting, () => look(view, null));
+  if (view.reveal) reveal(view, known && Boolean(detail.facts || detail.over));
 }
 
 // -- once for each mount ----------------------------------------------------------------------------------------------
@@ -283,7 +291,7 @@ function listen(view) {
 function mount(root, data) {
   const view = {
     root, data, body: root.querySelector('tbody'), pane: root.parentElement.querySelector('.detail'), rows: [],
-    drawn: [], limit: DRAWN, chosen: chosen(), armed: null, open: data.detail?.id ?? null, pointed: false,
+    drawn: [], limit: DRAWN, chosen: chosen(), armed: null, open: data.detail?.id ?? null, reveal: false, pointed: false,
   };
   makeHeads(view);
   makeChips(view);

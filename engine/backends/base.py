@@ -81,8 +81,9 @@ class Converted:
 class DeviceMemory:
     """Bytes as they are on the device. `device_used` is the device's own reading for all processes (None: no sensor);
     `arena_bytes` is the whole arena, `blocks_*` count at the present precision; host figures are of the pinned pool:
-    `host_asked_bytes` was asked for, `host_total_bytes` is usable, `host_held_bytes` the system has really given (on
-    CPU pages are committed at first touch), None where a backend cannot tell."""
+    copies occupy whole units of `host_unit_bytes`, `host_asked_bytes` was asked for, `host_total_bytes` is usable,
+    `host_held_bytes` the system has really given (on CPU pages are committed at first touch), None where a backend
+    cannot tell."""
 
     weights_bytes: int
     runtime_bytes: int
@@ -92,6 +93,7 @@ class DeviceMemory:
     blocks_free: int
     host_total_bytes: int
     host_used_bytes: int
+    host_unit_bytes: int
     device_total: int | None = None
     device_used: int | None = None
     host_asked_bytes: int | None = None

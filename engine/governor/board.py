@@ -114,7 +114,7 @@ class Board:
             self.free += turn.blocks
             dropped = isinstance(move, Drop)
             if not dropped:
-                self.host_free -= turn.blocks * self.memory.block_bytes
+                self.host_free -= self.memory.host_bytes(turn.blocks)
             if turn.id in self.waiting:
                 self.waiting[turn.id] = replace(
                     turn,

@@ -136,7 +136,7 @@ def _spill(board: Board, turn: TurnView, short: int) -> int:
     for parked in sorted(board.parked(settled=False, but=turn.id), key=lambda t: (-t.tokens, t.id)):
         if gained >= short:
             break
-        board.move((out_or_drop(parked, Reason.STALL, board.memory.block_bytes, board.host_free),))
+        board.move((out_or_drop(parked, Reason.STALL, board.memory, board.host_free),))
         gained += parked.blocks
         moved.append(parked.id)
     if moved:

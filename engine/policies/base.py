@@ -74,9 +74,9 @@ def longest_first(turn: TurnView) -> tuple[int, int, int]:
     return (-turn.priority, -turn.tokens, turn.id)
 
 
-def out_or_drop(turn: TurnView, reason: Reason, block_bytes: int, host_free: int) -> Move:
+def out_or_drop(turn: TurnView, reason: Reason, memory: MemoryView, host_free: int) -> Move:
     """To the host pool if a copy fits in its `host_free` bytes, else dropped."""
-    return SwapOut(turn.id, reason) if turn.blocks * block_bytes <= host_free else Drop(turn.id, reason)
+    return SwapOut(turn.id, reason) if memory.host_bytes(turn.blocks) <= host_free else Drop(turn.id, reason)
 
 
 def leave_in_order(

@@ -16,13 +16,14 @@ class WalkDown:
     def relieve(self, situation: Situation) -> Relief:
         if situation.need.most <= 0:
             return Relief()
-        block_bytes, room = situation.memory.block_bytes, situation.memory.host_free_bytes
+        memory = situation.memory
+        room = memory.host_free_bytes
 
         def move(turn: TurnView, reason: Reason) -> Move:
             nonlocal room
-            way = out_or_drop(turn, reason, block_bytes, room)
+            way = out_or_drop(turn, reason, memory, room)
             if isinstance(way, SwapOut):
-                room -= turn.blocks * block_bytes
+                room -= memory.host_bytes(turn.blocks)
             return way
 
         return Relief(leave_in_order(sorted(situation.parked, key=longest_first), situation, move))

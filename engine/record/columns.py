@@ -189,6 +189,7 @@ SAMPLES: tuple[Column[Sample], ...] = (
     Column("waiting_turns", "INTEGER", lambda s: s.waiting),
     Column("paused_turns", "INTEGER", lambda s: s.paused),
     Column("blocked_turns", "INTEGER", lambda s: s.blocked),
+    Column("forced_turns", "INTEGER", lambda s: s.bands.turns.forced),
     *(_counter(name, field, "REAL" if field == "swap_seconds" else "INTEGER") for field, name in COUNTER_NAMES.items()),
     *(_rate(name, field) for field, name in RATE_NAMES.items()),
 )

@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 
 from engine.control import Control, Unblock
 from engine.errors import Refused
+from engine.events import EventKind
 from engine.models.loaded import ServedModel
 from engine.turn import Finish, Priority, TurnId, TurnRequest, TurnUpdate
 from engine.workload.agent import Agent
@@ -222,7 +223,7 @@ class Player:
         self._problem = error
         # Once until it is taken again: it may be refused every half a minute.
         if agent.attempts == 0:
-            self._control.note(f"a turn of {agent.name} was refused: {error}", AUTHOR)
+            self._control.note(f"a turn of {agent.name} was refused: {error}", AUTHOR, EventKind.REFUSE)
         if agent.turn is not None:
             self._control.cancel(agent.turn, AUTHOR)
         self._retry(agent, now)

@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from engine.events import MoveCost
+from engine.events import Event, EventKind, MoveCost
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
 from engine.snapshot import HostState, Sample, Snapshot, Startup
 from engine.telemetry.gpu import GpuSample, GpuState
+from engine.turn import TurnId
 from panels.deck_view import SwarmState
 from tests.panels import fake_control
 from tests.panels.fake_control import OFFLINE, FakeControl
@@ -71,6 +72,32 @@ class LivingControl(FakeControl):
         return super().snapshot
 
 
+class BusyControl(LivingControl):
+    """The play goes round by another swap out every 0.4 s of its clock, between a refused turn and a failed one."""
+
+    def events(self) -> Sequence[Event]:
+        since = self.start_utc + 57.0
+        more = [
+            Event(57.0, since, 1140, EventKind.REFUSE, "swarm",
+                  "a turn of agent 9 was refused: the prompt has 9,000 tokens; send fewer"),
+            Event(57.1, since, 1142, EventKind.FAIL, "engine", "agent 3: the step failed", TurnId(3)),
+        ]  # fmt: skip
+        for i in range(12):
+            high = 99 - i
+            more.append(Event(57.2, since, 1144, EventKind.KNOB, "page", f"High watermark {high + 1} → {high} %",
+                              name="high_watermark", new=str(high / 100)))  # fmt: skip
+        for i in range(int((self.at - 57.0) / 0.4)):
+            at = 57.3 + 0.4 * i
+            more.append(Event(at, since + 0.4 * i, int(20 * at), EventKind.SWAP_OUT, "governor",
+                              "agent 7 to host: watermark", TurnId(11), nbytes=18 << 20))  # fmt: skip
+        return (*LivingControl.events(self), *more)
+
+
+def busy() -> FakeDeck:
+    """A list of events that goes on growing."""
+    return FakeDeck(BusyControl(at=60.0, start_utc=time.time() - 60.0))
+
+
 def crowded() -> FakeDeck:
     """500 turns."""
     knobs = Knobs(host_pool_bytes=fake_control.HOST)
@@ -114,6 +141,7 @@ SCENES: dict[str, Callable[[], FakeDeck]] = {
     "running": running,
     "full": full,
     "crowded": crowded,
+    "busy": busy,
     "starting": starting,
     "empty": empty,
     "moving": moving,

@@ -21,7 +21,7 @@ def shoot(page: Page, url: str, path: Path, chart: bool = True) -> int:
     page.wait_for_selector("text=Measured on this machine", timeout=60_000)
     if chart:
         page.wait_for_selector(".parkdeck-plot .main-svg", timeout=120_000)
-        page.wait_for_selector(".card .value", timeout=60_000)
+        page.wait_for_selector(".tile .value", timeout=60_000)
         page.wait_for_selector(".turns .foot", timeout=60_000)
     page.wait_for_timeout(1500)
     page.screenshot(path=str(path))

@@ -50,8 +50,8 @@ def wait_until(page: Page, true: Callable[[], bool], what: str, within_s: float 
 
 
 def figure(page: Page, key: str) -> str:
-    """A card's value and unit, as text."""
-    return page.locator(f"[data-card={key}] .value").inner_text()
+    """A tile's value and unit, as text."""
+    return page.locator(f"[data-tile={key}] .value").inner_text()
 
 
 def chart(page: Page, script: str) -> object:
@@ -116,16 +116,16 @@ def test_zoom_and_element_are_kept_over_updates(page: Page) -> None:
 
 def test_q8_raises_the_paused_turns_that_fit(page: Page) -> None:
     def fits() -> tuple[int, int]:
-        """At the present precision and at the other, by one card."""
-        card = page.locator("[data-card=paused_fit]").inner_text()
-        now, other = card.split("\n")[1], re.search(r"(?:q8|fp16): (\d+)", card)
+        """At the present precision and at the other, by one tile."""
+        tile = page.locator("[data-tile=paused_fit]").inner_text()
+        now, other = tile.split("\n")[1], re.search(r"(?:q8|fp16): (\d+)", tile)
         assert other is not None
         return int(now), int(other.group(1))
 
     at_fp16, promised = fits()
     assert promised > at_fp16
     page.get_by_role("radio", name="q8").or_(page.get_by_role("button", name="q8")).first.click()
-    wait_until(page, lambda: "fp16" in page.locator("[data-card=paused_fit]").inner_text(), "the switch to q8")
+    wait_until(page, lambda: "fp16" in page.locator("[data-tile=paused_fit]").inner_text(), "the switch to q8")
     at_q8, at_other = fits()
     assert at_q8 > at_other
     wait_until(page, lambda: "q8" in events(page), "the event of the switch")

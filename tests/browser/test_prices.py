@@ -174,11 +174,11 @@ def test_this_machines_rate_is_marked_at_the_slider(page: Page) -> None:
 
 def test_values_stay_when_another_page_is_looked_at(page: Page) -> None:
     give(page, "Bandwidth", "25")
-    expect(page.locator("[data-card=ratio] .value")).to_have_text("88.4×")
+    expect(page.locator("[data-tile=ratio] .value")).to_have_text("88.4×")
     page.get_by_role("link", name="Planner").click()
     expect(page.get_by_role("heading", name="Planner")).to_be_visible()
     page.get_by_role("link", name="Prices").click()
-    expect(page.locator("[data-card=ratio] .value")).to_have_text("88.4×")
+    expect(page.locator("[data-tile=ratio] .value")).to_have_text("88.4×")
     assert field(page, "Bandwidth").input_value() == "25"
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -185,9 +186,44 @@ def test_a_turn_opens_and_closes_by_click_and_by_keyboard(page: Page) -> None:
     expect(pane.locator("h4")).to_have_text("agent 3 · turn 3")
     expect(name).to_have_attribute("aria-expanded", "true")
     refreshed(page)
-    expect(name).to_be_focused()
+    expect(pane).to_be_focused()
     name.press("Enter")
     expect(pane).to_be_hidden()
+    expect(name).to_be_focused()
+
+
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_an_opened_turn_comes_into_sight_with_the_focus_and_gives_it_back(page: Page, motion: Any) -> None:
+    page.emulate_media(reduced_motion=motion)
+    page.set_viewport_size({"width": 1280, "height": 760})
+    name, pane = row(page, 5).locator(".name"), page.locator(".detail")
+    name.scroll_into_view_if_needed()
+    name.press("Enter")
+    expect(pane.locator(".facts")).to_contain_text("decode")
+    expect(pane).to_be_in_viewport(ratio=0.95)
+    expect(pane).to_be_focused()
+    refreshed(page)
+    expect(pane).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(pane).to_be_hidden()
+    expect(name).to_be_focused()
+    expect(name).to_be_in_viewport()
+    row(page, 5).locator("td.context").click()
+    expect(pane).to_be_focused()
+    pane.locator(".close").click()
+    expect(name).to_be_focused()
+
+
+@pytest.mark.parametrize("width", [1280, 1440, 1600, 1920])
+def test_every_column_is_there_at_every_width_without_sideways_scrolling(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 1000})
+    for name in ("preempted", "swaps", "recomputed"):
+        expect(page.locator(f".turns th.{name} button")).to_be_visible()
+        expect(row(page, 9).locator(f"td.{name}")).to_be_visible()
+    wider = "(element) => element.scrollWidth - element.clientWidth"
+    page.wait_for_function(f"() => ({wider})({FRAME}.querySelector('.scroll')) === 0")
+    expect(row(page, 17).locator("td.phase")).to_have_attribute("title", "blocked: pytest")
+    expect(row(page, 17).locator(".name")).to_have_attribute("title", "agent 17 · 17: open it")
 
 
 def test_a_turn_that_ends_while_it_is_open_stays_with_how(page: Page) -> None:

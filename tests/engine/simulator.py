@@ -17,6 +17,7 @@ from engine.view import Decision, Drop, Fail, MemoryView, Preempt, Reason, Start
 
 COSTS = Costs(5e9, 5e9, 1000.0, 0.02, 0.002)
 BLOCK = 16
+UNIT = 512
 URGENT = (Reason.GROWTH, Reason.STALL)
 
 
@@ -121,7 +122,7 @@ class Simulator:
         return self.in_phase(Phase.PREFILL, Phase.DECODE)
 
     def view(self) -> View:
-        memory = MemoryView(BLOCK, self.block_bytes, self.total, self.free, self.host_bytes, self.host_free)
+        memory = MemoryView(BLOCK, self.block_bytes, self.total, self.free, self.host_bytes, self.host_free, UNIT)
         return View(tuple(t.view() for t in self.live), memory, self.evicting)
 
     def need(self, turn: SimTurn) -> int:
@@ -238,7 +239,7 @@ class Simulator:
                     self.counts["preemptions"] += 1
                 case SwapOut(reason=reason):
                     self._check_move(turn, reason, actions[at:])
-                    nbytes = turn.blocks * self.block_bytes
+                    nbytes = -(-turn.blocks * self.block_bytes // UNIT) * UNIT
                     assert nbytes <= self.host_free, "swapped out without room in the host pool"
                     turn.host_bytes, turn.blocks = nbytes, 0
                     self._tier(turn, Tier.HOST)

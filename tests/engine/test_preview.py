@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.backends.torch.hostpool import unit_bytes
 from engine.errors import Refused
 from engine.events import EventKind
 from engine.governor import decide
@@ -16,6 +17,7 @@ from engine.preview import Preview, Sizes, previewed
 from engine.turn import Phase, Priority, Tier, TurnId
 from engine.view import Drop, Preempt, SwapOut
 from tests.engine import simulator
+from tests.engine.backends.fake_executor import GEOMETRY
 from tests.engine.lab import COSTS, Lab
 from tests.engine.simulator import Simulator, put
 from tests.engine.test_engine_property import ACT, Driver
@@ -163,6 +165,36 @@ def test_a_smaller_host_pool_drops_what_it_would_drop() -> None:
     assert (told.leave[0].was, told.leave[0].to) == (Tier.HOST, Tier.DROPPED)
     lab.commands.set_knobs({"host_pool_bytes": used - 1}, "page")
     assert [t.id for t in lab.core.ledger if t.tier is Tier.DROPPED] == [told.leave[0].turn]
+
+
+def test_a_place_is_promised_only_where_whole_units_of_the_pool_are_free() -> None:
+    """The bytes of three copies fit, and the units that they occupy do not: the last one is dropped."""
+    lab, turns = paused_lab()
+    memory = lab.core.backend.memory()
+    unit = unit_bytes(GEOMETRY, lab.core.backend.block_size)
+    sizes = [lab.core.backend.holding(turn).blocks * memory.block_bytes for turn in turns]
+    pool = -(-sum(sizes) // unit) * unit
+    assert sum(-(-size // unit) * unit for size in sizes) > pool, "the sizes of this test show nothing"
+    lab.commands.set_knobs({"host_pool_bytes": pool}, "page")
+    both = {"high_watermark": 0.3, "low_watermark": 0.1}
+    told = lab.commands.preview(both)
+    lab.commands.set_knobs(both, "page")
+    lab.tick()
+    assert {t.turn: t.to for t in told.leave} == {turn: lab.core.ledger.find(turn).tier for turn in turns}
+    assert Tier.DROPPED in {t.to for t in told.leave}
+    assert told.copied_bytes == lab.core.counters.swap_out_bytes
+
+
+def test_a_pool_between_two_units_is_the_smaller_one() -> None:
+    lab, turns = paused_lab()
+    unit = unit_bytes(GEOMETRY, lab.core.backend.block_size)
+    size = lab.core.backend.holding(turns[0]).blocks * lab.core.backend.memory().block_bytes
+    assert size % unit
+    changes = {"high_watermark": 0.3, "low_watermark": 0.1, "host_pool_bytes": size}
+    told = lab.commands.preview(changes)
+    lab.commands.set_knobs(changes, "page")
+    lab.tick()
+    assert {t.turn: t.to for t in told.leave} == {turn: lab.core.ledger.find(turn).tier for turn in turns}
 
 
 def test_what_happens_anyway_is_not_the_changes_doing() -> None:

@@ -17,7 +17,19 @@ from engine.history import Paid, Span
 from engine.knobs import Knobs, change
 from engine.models.loaded import ServedModel
 from engine.preview import Preview
-from engine.snapshot import Bands, CardScale, Counters, HostState, Rates, Sample, Snapshot, Startup, TurnDetail, TurnRow
+from engine.snapshot import (
+    Bands,
+    BandTurns,
+    CardScale,
+    Counters,
+    HostState,
+    Rates,
+    Sample,
+    Snapshot,
+    Startup,
+    TurnDetail,
+    TurnRow,
+)
 from engine.turn import Phase, Priority, Tier, TurnId, TurnRequest
 from tests.panels.fake_preview import preview_of
 
@@ -194,7 +206,7 @@ class FakeControl:
             future.set_result(_detail(rows[turn], self.start_utc + self.at, turn in self.gone))
         return future
 
-    def note(self, text: str, author: str = "api") -> "Future[None]":
+    def note(self, text: str, author: str = "api", kind: EventKind = EventKind.SWARM) -> "Future[None]":
         self.calls.append(("note", text, author))
         return _done(None)
 
@@ -243,6 +255,8 @@ class FakeControl:
                 weights=129 * MIB, runtime=58 * MIB, running_kv=running * per_token, paused_kv=paused * per_token,
                 blocked_kv=blocked * per_token, forced=forced * per_token, other=None, arena=ARENA,
                 at_other_dtype=kv * other,
+                turns=BandTurns(8 * (running > 0), min(2, int(at >= 20) + int(at >= 38)) * (paused > 0),
+                                int(blocked > 0), int(forced > 0)),
             ),
             kv_dtype=dtype,
             host_used_bytes=forced * per_token,
@@ -359,6 +373,7 @@ def _memory(sample: Sample) -> DeviceMemory:
         weights_bytes=bands.weights, runtime_bytes=bands.runtime, arena_bytes=bands.arena, block_bytes=block,
         blocks_total=bands.arena // block, blocks_free=(bands.arena - held) // block,
         host_total_bytes=sample.host_total_bytes, host_used_bytes=sample.host_used_bytes,
+        host_unit_bytes=16 * GEOMETRY.bytes_per_token(KVDtype.Q8),
     )  # fmt: skip
 
 

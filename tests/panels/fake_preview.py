@@ -24,7 +24,8 @@ def preview_of(snapshot: Snapshot, new: Knobs, geometry: KVGeometry) -> Preview:
     held = sum(turn.blocks for turn in turns)
     copies = {row.id: row.host_bytes for row in snapshot.turns if row.tier is Tier.HOST}
     pool = snapshot.knobs.host_pool_bytes
-    view = View(turns, MemoryView(BLOCK, nbytes, total, total - held, pool, pool - sum(copies.values())))
+    free = pool - sum(copies.values())
+    view = View(turns, MemoryView(BLOCK, nbytes, total, total - held, pool, free, memory.host_unit_bytes))
     return previewed(view, snapshot.knobs, new, Sizes(blocks, copies, CONVERTS_PER_S), costs, snapshot.at)
 
 

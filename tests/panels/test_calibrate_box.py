@@ -16,7 +16,7 @@ from engine.calibration.probes import EngineFacts
 from engine.cards.profile import CardProfile, CopyPoint, DecodePoint, PrefillPoint
 from engine.cards.store import save
 from engine.geometry import KVDtype, KVGeometry
-from panels.calibrate_box import cards, where_and_when
+from panels.calibrate_box import tiles, where_and_when
 from panels.calibrate_charts import copies_spec, prefill_spec
 from panels.deck_view import CalibrationState
 from panels.palette import palette
@@ -150,7 +150,7 @@ def test_a_card_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
 def test_figures_have_units_and_say_what_they_are() -> None:
     card = machine_card()
     assert card.calibration is not None
-    shown = {one.key: one for one in cards(card, card.calibration)}
+    shown = {one.key: one for one in tiles(card, card.calibration)}
     assert shown["base"].value == "6.00 ms"
     assert shown["per_turn"].value == "600 µs"
     assert shown["per_kv"].value == "120 ms/GB"

@@ -12,8 +12,8 @@ from panels.scale import Scale
 from tests.panels.fake_control import CARD, GIB, HOST, FakeControl
 
 
-def card(control: FakeControl, key: str, scale: Scale | None = None) -> figures.Card:
-    shown = figures.cards(control.snapshot, scale or Scale(CARD))
+def tile(control: FakeControl, key: str, scale: Scale | None = None) -> figures.Tile:
+    shown = figures.tiles(control.snapshot, scale or Scale(CARD))
     return next(c for c in shown if c.key == key)
 
 
@@ -22,21 +22,21 @@ def test_headroom_is_the_ceiling_minus_what_is_used() -> None:
     bands = control.snapshot.bands
     assert bands is not None
     stack = Scale(CARD).stack(bands)
-    assert card(control, "headroom").value == units.size_in(stack.headroom, GIB)
-    assert card(control, "headroom").sub == "of 15.5 GiB"
-    here = card(control, "headroom", Scale(None))
+    assert tile(control, "headroom").value == units.size_in(stack.headroom, GIB)
+    assert tile(control, "headroom").sub == "of 15.5 GiB"
+    here = tile(control, "headroom", Scale(None))
     assert here.value == units.size_in(bands.headroom, units.MIB)
 
 
 def test_what_is_not_measured_says_so_and_is_never_zero() -> None:
     control = FakeControl(state=HostState.IDLE, at=1.0, empty=True)
     for key in ("decode", "ttft", "itl", "blocked"):
-        assert card(control, key).value == "n/a"
+        assert tile(control, key).value == "n/a"
 
 
 def test_what_lives_no_more_has_no_rate_and_its_latencies_are_the_last() -> None:
     snapshot = dataclasses.replace(FakeControl(at=60.0).snapshot, turns=())
-    shown = {c.key: c for c in figures.cards(snapshot, Scale(None))}
+    shown = {c.key: c for c in figures.tiles(snapshot, Scale(None))}
     assert (shown["decode"].value, shown["decode"].sub) == ("n/a", "prefill n/a")
     assert shown["blocked"].value == "n/a"
     for key in ("ttft", "itl"):
@@ -47,7 +47,7 @@ def test_what_lives_no_more_has_no_rate_and_its_latencies_are_the_last() -> None
 def test_turns_without_a_slot_are_told_apart_and_broken_stalls_counted() -> None:
     snapshot = FakeControl(at=60.0).snapshot
     counters = dataclasses.replace(snapshot.counters, stalls=2)
-    shown = {c.key: c for c in figures.cards(dataclasses.replace(snapshot, counters=counters), Scale(None))}
+    shown = {c.key: c for c in figures.tiles(dataclasses.replace(snapshot, counters=counters), Scale(None))}
     assert shown["turns"].sub == "2 paused · 1 waiting · 1 tool"
     assert shown["preemptions"].sub == "stalls broken 2"
 
@@ -57,21 +57,21 @@ def test_q8_raises_the_paused_turns_that_fit() -> None:
         FakeControl(at=80.0, knobs=Knobs(kv_dtype=dtype, host_pool_bytes=HOST), switched_at=at)
         for dtype, at in ((KVDtype.FP16, 999.0), (KVDtype.Q8, 0.0))
     )
-    assert int(card(q8, "paused_fit").value) > int(card(fp16, "paused_fit").value)
-    assert card(fp16, "paused_fit").sub.startswith("q8: ")
+    assert int(tile(q8, "paused_fit").value) > int(tile(fp16, "paused_fit").value)
+    assert tile(fp16, "paused_fit").sub.startswith("q8: ")
 
 
 def test_one_over_one_minus_b() -> None:
     control = FakeControl(at=60.0)
     snapshot = dataclasses.replace(control.snapshot, rates=Rates(blocked_fraction=0.6))
-    shown = next(c for c in figures.cards(snapshot, Scale(None)) if c.key == "blocked")
+    shown = next(c for c in figures.tiles(snapshot, Scale(None)) if c.key == "blocked")
     assert (shown.value, shown.sub) == ("0.60", "1/(1-b) = 2.5×")
     full = dataclasses.replace(snapshot, rates=Rates(blocked_fraction=1.0))
-    assert next(c for c in figures.cards(full, Scale(None)) if c.key == "blocked").sub.endswith("n/a")
+    assert next(c for c in figures.tiles(full, Scale(None)) if c.key == "blocked").sub.endswith("n/a")
 
 
 def test_ten_cards_each_with_a_hint_and_short_texts() -> None:
-    shown = figures.cards(FakeControl(at=112.0).snapshot, Scale(CARD))
+    shown = figures.tiles(FakeControl(at=112.0).snapshot, Scale(CARD))
     assert len(shown) == 10
     assert all(c.hint and len(c.value) <= 12 for c in shown)
     assert all(len(c.sub) <= (32 if c.key == "turns" else 22) for c in shown)

@@ -15,10 +15,13 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "app" / ".streamlit" / "config.toml"
 BESIDE = (
     ("weights", "runtime"), ("runtime", "running_kv"), ("running_kv", "paused_kv"), ("paused_kv", "blocked_kv"),
-    ("paused_kv", "forced"), ("running_kv", "forced"), ("running_kv", "other_precision"), ("running_kv", "host"),
+    ("blocked_kv", "other"), ("other", "forced"), ("blocked_kv", "forced"), ("paused_kv", "forced"),
+    ("running_kv", "forced"), ("running_kv", "other_precision"), ("running_kv", "host"),
     ("swap", "recompute"), ("swap", "tool_wait"), ("recompute", "tool_wait"), ("swap", "host"),
 )  # fmt: skip
 """Meanings that stand side by side on a page."""
+BANDS = ("weights", "runtime", "running_kv", "paused_kv", "blocked_kv", "other")
+"""From the bottom of the stack."""
 Matrix = Sequence[Sequence[float]]
 SIGHTS: dict[str, Matrix] = {
     "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
@@ -65,8 +68,7 @@ def test_text_reads_on_its_grounds(theme: ThemeName) -> None:
 def test_neighbours_in_the_stack_differ_in_lightness(theme: ThemeName) -> None:
     """So that they are told apart without colour."""
     colours = palette(theme)
-    order = ("weights", "runtime", "running_kv", "paused_kv", "blocked_kv")
-    for below, above in itertools.pairwise(order):
+    for below, above in itertools.pairwise(BANDS):
         assert contrast(getattr(colours, below), getattr(colours, above)) > 1.15
 
 
@@ -97,9 +99,17 @@ def test_lone_marks_stand_out_from_the_chart(theme: ThemeName) -> None:
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
+def test_bands_stand_out_from_the_chart(theme: ThemeName) -> None:
+    """WCAG contrast of 3 for each; between two of them runs a line of the chart's ground (test_stack.py)."""
+    colours = palette(theme)
+    for name in BANDS:
+        assert contrast(getattr(colours, name), colours.surface) >= 3, name
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
 def test_numbers_read_on_the_bands(theme: ThemeName) -> None:
     colours = palette(theme)
-    for name in ("weights", "runtime", "running_kv", "paused_kv", "blocked_kv"):
+    for name in BANDS:
         band = getattr(colours, name)
         assert contrast(ink(band), band) >= 4.5, name
 

@@ -147,7 +147,7 @@ def test_any_card_model_and_load_draws_and_adds_up(card, layout, load) -> None:
         json.dumps(chart.spec(asked, "light"), allow_nan=False)
     assert planner_words.states_text(asked)
     assert planner_words.reserve_text(asked)
-    assert len(planner_figures.cards(asked)) == 6
+    assert len(planner_figures.tiles(asked)) == 6
     assert all(len(row.cells) == 3 for row in planner_table.rows(asked))
     assert planner_table.as_csv(asked)
 

@@ -69,24 +69,24 @@ def test_a_load_beyond_the_models_own_context_is_noted() -> None:
 
 
 def test_the_cards_say_the_same() -> None:
-    shown = {card.key: (card.value, card.sub) for card in planner_figures.cards(STUDY)}
+    shown = {tile.key: (tile.value, tile.sub) for tile in planner_figures.tiles(STUDY)}
     assert shown["headroom"] == ("2.00 GiB", "fp16 · q8: 5.63 GiB")
     assert shown["paused_fit"] == ("2", "fp16 · q8: 11")
     assert shown["long_fits"] == ("no", "2.50 GiB at fp16 · q8: yes")
     assert shown["fill_context"] == ("7,782 tok", "fp16 · q8: 15,093 tok")
     assert shown["reserve"] == ("1 of 8", "fp16 · q8: 3")
-    assert all("modelled" in card.hint for card in planner_figures.cards(STUDY))
+    assert all("modelled" in tile.hint for tile in planner_figures.tiles(STUDY))
 
 
 def test_the_decode_step_of_the_models_own_shape_is_the_studys() -> None:
     own = plan(CARD, CARD.preset("qwen3.5-9b").layout, load_of(CARD))
-    step = next(card for card in planner_figures.cards(own) if card.key == "step")
+    step = next(tile for tile in planner_figures.tiles(own) if tile.key == "step")
     assert (step.value, step.sub) == ("25.7 ms", "38.9 tok/s each · 311 in all")
 
 
 def test_over_the_ceiling_is_said_and_signed() -> None:
     over = plan(replace(CARD, weights=gib(20)), DENSE, load_of(CARD))
-    headroom = planner_figures.cards(over)[0]
+    headroom = planner_figures.tiles(over)[0]
     assert (headroom.label, headroom.value, headroom.tone) == ("Over the ceiling", "12.8 GiB", "bad")
     assert headroom.sub == "fp16 · q8: −9.17 GiB"
     assert cells(over, "headroom")[0] == "−12.800 GiB"
@@ -97,7 +97,7 @@ def test_over_the_ceiling_is_said_and_signed() -> None:
 def test_what_stops_growing_never_fills_the_card(layout: TurnLayout) -> None:
     asked = plan(CARD, layout, load_of(CARD))
     assert cells(asked, "fill_context") == ["never"] * 3
-    assert planner_figures.cards(asked)[3].value == "never"
+    assert planner_figures.tiles(asked)[3].value == "never"
 
 
 def test_a_model_that_keeps_no_kv_takes_its_state() -> None:

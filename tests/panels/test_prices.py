@@ -9,8 +9,8 @@ import pytest
 from engine.cards.store import load_card
 from engine.layout import LayerGroup, Store, TurnLayout
 from engine.paper.prices import Prices, prices
-from panels import prices_cards, prices_controls, prices_room, prices_scale, prices_table, prices_text
-from panels.figures import Card
+from panels import prices_controls, prices_figures, prices_room, prices_scale, prices_table, prices_text
+from panels.figures import Tile
 from panels.prices_text import cell, decimal_size, times
 
 CARD = load_card("rx9070xt")
@@ -21,8 +21,8 @@ def listed(context: int = 6_900, exact: bool = False) -> Prices:
     return prices(CARD, SWAP, context=context, exact=exact)
 
 
-def card(key: str, of: Prices | None = None) -> Card:
-    return next(c for c in prices_cards.cards(of or listed()) if c.key == key)
+def tile(key: str, of: Prices | None = None) -> Tile:
+    return next(c for c in prices_figures.tiles(of or listed()) if c.key == key)
 
 
 def printed(of: Prices) -> dict[str, tuple[str, ...]]:
@@ -55,12 +55,12 @@ def test_the_chosen_context_is_in_the_table_once_and_pointed_at() -> None:
 
 
 def test_the_cards_say_what_the_study_says() -> None:
-    assert (card("trip").value, card("trip").sub) == ("40.6 ms", "way back alone 20.3 ms")
-    assert card("recompute").value == "7.17 s"
-    assert (card("ratio").value, card("ratio").sub) == ("177×", "354× the way back")
-    assert card("even_wait").value == "40.6 ms"
-    assert (card("even_prefill").value, card("even_prefill").sub) == ("170,068 tok/s", "way back alone 340,136")
-    assert (card("per_token").value, card("per_token").sub) == ("5.88 µs", "recompute 1.04 ms")
+    assert (tile("trip").value, tile("trip").sub) == ("40.6 ms", "way back alone 20.3 ms")
+    assert tile("recompute").value == "7.17 s"
+    assert (tile("ratio").value, tile("ratio").sub) == ("177×", "354× the way back")
+    assert tile("even_wait").value == "40.6 ms"
+    assert (tile("even_prefill").value, tile("even_prefill").sub) == ("170,068 tok/s", "way back alone 340,136")
+    assert (tile("per_token").value, tile("per_token").sub) == ("5.88 µs", "recompute 1.04 ms")
 
 
 def test_card_and_host_hold_what_the_study_says() -> None:
@@ -80,7 +80,7 @@ def test_the_lines_of_the_room_count_turns_of_the_chosen_context() -> None:
 
 def test_half_the_bandwidth_halves_the_ratio() -> None:
     slower = replace(listed(), out_bytes_per_s=25e9, back_bytes_per_s=25e9)
-    assert card("ratio", slower).value == "88.4×"
+    assert tile("ratio", slower).value == "88.4×"
 
 
 def test_q8_halves_the_copies_and_not_the_recompute() -> None:
@@ -124,7 +124,7 @@ def test_a_fixed_state_alone_makes_the_ratio_depend_on_the_context() -> None:
     assert ratios[0] < ratios[-1]
     assert len({row.swap_s for row in prices_table.rows(state)}) == 1
     assert "depends on the context" in prices_table.sentence(state)
-    assert "It depends" in card("ratio", state).hint
+    assert "It depends" in tile("ratio", state).hint
 
 
 def test_a_window_that_fills_makes_the_ratio_depend_on_the_context() -> None:

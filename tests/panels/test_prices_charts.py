@@ -13,7 +13,7 @@ from engine.cards.fields import FIELDS
 from engine.cards.store import load_card
 from engine.layout import LayerGroup, Store, TurnLayout
 from engine.paper.prices import CONTEXTS, Prices, prices
-from panels import prices_cards, prices_room, prices_scale, prices_session, prices_table
+from panels import prices_figures, prices_room, prices_scale, prices_session, prices_table
 from panels.palette import ThemeName
 from panels.prices_axes import MOST_TICKS, time_ticks, token_ticks
 from panels.prices_session import Session
@@ -62,7 +62,7 @@ def test_every_price_list_can_be_drawn_and_said(listed: Prices, theme: ThemeName
         prices_session.spec(Session(listed, "card", None, None), theme),
     ):
         json.dumps(spec, allow_nan=False)
-    assert len(prices_cards.cards(listed)) == 6
+    assert len(prices_figures.tiles(listed)) == 6
     table = prices_table.as_csv(listed, CARD, CARD.presets[0]).decode()
     said = (prices_scale.sentence(listed), prices_room.sentence(listed), table)
     assert not any(word in text for text in said for word in ("nan", "inf"))

@@ -7,15 +7,17 @@ import json
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.events import Event, EventKind
 from engine.geometry import KVDtype
-from engine.snapshot import Bands, Sample
-from panels import stack
-from panels.palette import palette
-from panels.scale import Scale, ScaleName, scale_for
+from engine.snapshot import Bands, BandTurns, Sample
+from panels import stack, stack_figures
+from panels.palette import ThemeName, palette
+from panels.scale import Scale, ScaleName, Stack, scale_for
 from panels.stack_layout import mark_label
-from panels.stack_traces import BANDS
+from panels.stack_traces import BANDS, FORCED
 from panels.units import GIB
 from tests.panels.fake_control import ARENA, CARD, START_UTC, FakeControl
 
@@ -61,10 +63,80 @@ def test_bands_stack_up_to_what_is_used() -> None:
 
 def test_what_had_to_leave_is_hatched_and_the_other_precision_dashed() -> None:
     figure = stack.figure(data_at(60))
-    forced = trace(figure, "forced to leave")
+    forced = trace(figure, "forced swap or recompute")
     assert forced.fillpattern.shape == "/"
     assert max(values(forced.y)) > 0
     assert trace(figure, "same turns at q8").line.dash == "dash"
+
+
+def test_what_had_to_leave_is_named_the_same_everywhere() -> None:
+    spec = stack.spec(data_at(60), "dark")
+    traces = [t for t in spec["data"] if t.get("name") == FORCED]
+    assert [t["type"] for t in traces] == ["scatter", "bar"]
+    assert traces[0]["fillpattern"]["shape"] == traces[1]["marker"]["pattern"]["shape"] == "/"
+    assert traces[1]["hovertemplate"].startswith(f"{FORCED}: 0.93 GiB, 1 turn<")
+    label = next(note["text"] for note in spec["layout"]["annotations"] if note["text"].startswith("forced"))
+    assert label.replace("<br>", " ") == f"{FORCED} 0.93 GiB 1 turn"
+    calm = stack.spec(data_at(112.0), "dark")["layout"]["annotations"]
+    assert not any(note["text"].startswith("forced") for note in calm)
+
+
+@pytest.mark.parametrize("scale", ["card scale", "this machine"])
+def test_hover_says_bytes_with_their_unit_and_turns(scale: ScaleName) -> None:
+    spec = stack.spec(data_at(60, scale), "dark")
+    unit = "GiB" if scale == "card scale" else "MiB"
+    turns = {"running KV": 8, "paused KV": 2, "tool-blocked KV": 0, FORCED: 1}
+    for name in [label for _, label in BANDS] + [FORCED]:
+        area, bar = (t for t in spec["data"] if t.get("name") == name)
+        assert f"%{{y:,.2f}} {unit}" in area["hovertemplate"]
+        assert f" {unit}" in bar["hovertemplate"]
+        assert ("turns: %{customdata" in area["hovertemplate"]) == (name in turns)
+        if name in turns:
+            assert values(area["customdata"])[-1] == turns[name]
+            assert f", {turns[name]} turn" in bar["hovertemplate"]
+
+
+def test_headroom_is_a_bracket_from_what_is_used_to_the_ceiling_with_its_figure() -> None:
+    data = data_at(60)
+    assert data.bands is not None
+    now = data.scale.stack(data.bands)
+    spec = stack.spec(data, "dark")
+    bracket = next(t for t in spec["data"] if t.get("name") == "headroom")
+    assert (min(bracket["y"]), max(bracket["y"])) == pytest.approx((now.used / GIB, now.ceiling / GIB))
+    assert any(note["text"] == f"headroom<br>{now.headroom / GIB:.2f} GiB" for note in spec["layout"]["annotations"])
+
+
+@given(
+    bands=st.lists(st.integers(0, 6 * GIB), min_size=5, max_size=5),
+    ceiling=st.integers(GIB, 40 * GIB),
+    share=st.floats(0, 1),
+)
+def test_no_dashed_line_runs_over_a_figure_of_the_bar(bands: list[int], ceiling: int, share: float) -> None:
+    weights, runtime, running, paused, blocked = bands
+    turns = BandTurns(8, 2, 1, 0)
+    line = share * ceiling
+    now = Stack(weights, runtime, running, paused, blocked, 0, None, line, ceiling, turns)
+    notes = stack_figures.in_the_bar(now, GIB, palette("dark"))
+    assert len(notes) == sum(band > stack_figures.LEAST * ceiling for band in bands)
+    for note in notes:
+        near = min(abs(note["y"] - dash / GIB) for dash in (line, ceiling))
+        assert near >= stack_figures.CLEAR * ceiling / GIB * 0.999 or "bgcolor" in note
+    assert all(0 <= note["y"] <= now.used / GIB for note in notes)
+
+
+def test_a_figure_moves_to_the_larger_part_of_its_band() -> None:
+    assert stack_figures.place(0, 10, (20,), 1) == (5, False)
+    assert stack_figures.place(0, 10, (5.5,), 1) == (2.75, False)
+    assert stack_figures.place(0, 2, (1.0,), 1) == (0.5, True)
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_a_line_of_the_grounds_colour_parts_the_bands(theme: ThemeName) -> None:
+    spec = stack.spec(data_at(60), theme)
+    for _, label in BANDS:
+        area, bar = (t for t in spec["data"] if t.get("name") == label)
+        for line in (area["line"], bar["marker"]["line"]):
+            assert (line["color"], line["width"]) == (palette(theme).surface, 1)
 
 
 def test_every_step_is_drawn_as_a_step() -> None:
@@ -112,7 +184,7 @@ def test_the_right_edge_is_the_reading_of_the_bar_of_now() -> None:
         ("low_watermark", "0.5", "low 50 %"),
         ("host_pool_bytes", "123", "host pool"),
         ("max_running", "4", "4 slots"),
-        ("prefill_chunk", "128", "chunk 128"),
+        ("prefill_chunk", "2048", "chunk 2,048"),
         ("min_quantum_s", "1.0", "quantum"),
     ],
 )
@@ -158,7 +230,7 @@ def test_colours_follow_the_theme() -> None:
     for theme in ("dark", "light"):
         figure = stack.figure(data_at(60), theme)
         assert figure.layout.paper_bgcolor == palette(theme).surface
-        assert trace(figure, "paused/waiting KV").fillcolor == palette(theme).paused_kv
+        assert trace(figure, "paused KV").fillcolor == palette(theme).paused_kv
 
 
 def test_no_bands_draws_an_empty_chart() -> None:
@@ -168,7 +240,7 @@ def test_no_bands_draws_an_empty_chart() -> None:
 
 
 def test_other_users_of_the_device_have_a_band_of_their_own_here_only() -> None:
-    bands = Bands(1 << 30, 1 << 28, 1 << 28, 0, 0, 0, 3 << 30, 15 << 30, 1 << 27)
+    bands = Bands(1 << 30, 1 << 28, 1 << 28, 0, 0, 0, 3 << 30, 15 << 30, 1 << 27, BandTurns(1, 0, 0, 0))
     data = stack.StackData((), (), bands, FakeControl().knobs.kv_dtype, START_UTC, Scale(None))
     assert any(t.name == "other on the device" for t in stack.figure(data).data)
     card = stack.StackData((), (), bands, FakeControl().knobs.kv_dtype, START_UTC, Scale(CARD))
@@ -177,7 +249,7 @@ def test_other_users_of_the_device_have_a_band_of_their_own_here_only() -> None:
 
 def test_card_scale_keeps_proportion() -> None:
     """A full arena reaches the card's line exactly."""
-    bands = Bands(1, 1, ARENA, 0, 0, 0, None, ARENA, 0)
+    bands = Bands(1, 1, ARENA, 0, 0, 0, None, ARENA, 0, BandTurns(1, 0, 0, 0))
     full = Scale(CARD).stack(bands)
     assert full.used == pytest.approx(full.ceiling, rel=1e-6)
     assert full.headroom == pytest.approx(0, abs=GIB / 1000)

@@ -12,7 +12,7 @@ from engine.snapshot import HostState, Startup
 from engine.telemetry.gpu import GpuSample, GpuState
 from engine.telemetry.hardware import HardwareSample
 from engine.turn import Phase, Tier, TurnId
-from panels import asking, downloads, hardware, side, states, top, turns
+from panels import asking, components, downloads, hardware, side, states, top, turns, units
 from panels.scale import Scale
 from tests.panels.fake_control import CARD, START_UTC, FakeControl
 
@@ -144,20 +144,82 @@ def test_five_hundred_turns_are_at_most_75_bytes_each_beside_their_names() -> No
 def test_no_turns_says_what_to_do() -> None:
     empty = FakeControl(state=HostState.IDLE, at=5.0, empty=True)
     assert "Start the swarm" in turns.table(empty.snapshot, Scale(None)).empty
+    failed = FakeControl(state=HostState.FAILED, at=5.0, error="a fault")
+    assert "Restart it" in turns.table(failed.snapshot, Scale(None)).empty
 
 
 def test_events_newest_first_in_utc_and_quiet_by_default() -> None:
     control = FakeControl(at=112.0)
-    quiet, loud = side.event_rows(control.events()), side.event_rows(control.events(), quiet=False)
+    quiet, loud = (side.event_rows(control.events(), Scale(CARD), quiet=quiet) for quiet in (True, False))
     assert quiet[0]["text"].startswith("swap in agent 7")
     assert loud[0]["text"] == "agent 7 blocks on pytest"
     assert quiet[0]["time"] == "14:14:52"
     assert len({row["id"] for row in loud}) == len(loud)
+    assert "UTC, newest first" in components.SIDE_HTML
 
 
 def test_event_details_say_who_and_how_long() -> None:
     event = Event(1.0, START_UTC, 7, EventKind.SWAP_OUT, "governor", "x", nbytes=18 << 20, seconds=0.021)
-    assert side.event_rows([event])[0]["detail"] == "swap out, step 7, by governor, 18.0 MiB of this machine, 21.0 ms"
+    (row,) = side.event_rows([event], Scale(CARD))
+    assert row["detail"] == "swap out, step 7, by governor, 18.0 MiB of this machine, 21.0 ms"
+
+
+def test_the_author_is_named_where_it_is_not_the_engine() -> None:
+    authors = ("governor", "engine", "page", "cli")
+    events = [swap(i, author=author) for i, author in enumerate(authors)]
+    assert [row["note"] for row in side.event_rows(events, Scale(None))] == ["by cli", "by page", "", ""]
+
+
+def test_repeated_events_in_a_row_are_one_line_with_their_bytes_and_span() -> None:
+    events = [swap(i) for i in range(6)]
+    (group,) = side.event_rows(events, Scale(None))
+    assert group["text"] == "swap out × 6, 108 MiB"
+    assert group["note"] == f"{units.clock(events[0].utc)} to {units.clock(events[-1].utc)}"
+    assert [row["text"] for row in group["members"]] == [event.text for event in reversed(events)]
+    (scaled,) = side.event_rows(events, Scale(CARD))
+    assert scaled["text"] == f"swap out × 6, {units.size(6 * 18 * 2**20 * CARD.factor)}"
+    assert "card scale" in scaled["detail"]
+
+
+def test_a_group_keeps_its_id_while_others_join() -> None:
+    first = [swap(i) for i in range(3)]
+    before, after = (side.event_rows([*first, *more], Scale(None)) for more in ((), (swap(3), swap(4))))
+    assert before[0]["id"] == after[0]["id"]
+    assert before[0]["id"] not in {row["id"] for row in after[0]["members"]}
+
+
+def test_two_alike_and_what_another_kind_parts_are_not_grouped() -> None:
+    between = dataclasses.replace(swap(2), kind=EventKind.SWAP_IN)
+    rows = side.event_rows([swap(0), swap(1), between, swap(3), swap(4)], Scale(None))
+    assert [len(row["members"]) for row in rows] == [0] * 5
+    knobs = [dataclasses.replace(swap(i), kind=EventKind.KNOB, name=name, author="page", nbytes=None)
+             for i, name in enumerate(["high_watermark"] * 3 + ["low_watermark"] * 3)]  # fmt: skip
+    texts = [row["text"] for row in side.event_rows(knobs, Scale(None))]
+    assert texts == ["Low watermark × 3", "High watermark × 3"]
+
+
+@pytest.mark.parametrize("kind", [EventKind.FAIL, EventKind.STALL, EventKind.REFUSE])
+def test_what_went_wrong_stands_alone_and_says_so(kind: EventKind) -> None:
+    rows = side.event_rows([dataclasses.replace(swap(i), kind=kind) for i in range(4)], Scale(None))
+    assert [row["tone"] for row in rows] == ["bad"] * 4
+    assert all(row["text"].startswith("failed: ") == (kind is EventKind.FAIL) for row in rows)
+
+
+def test_a_day_of_events_is_a_bounded_list() -> None:
+    kinds = (EventKind.SWAP_OUT, EventKind.SWAP_IN)
+    events = [dataclasses.replace(swap(i), kind=kinds[i // 500 % 2]) for i in range(20_000)]
+    rows = side.event_rows(events, Scale(None))
+    assert len(rows) == 40
+    assert rows[0]["text"].startswith("swap in × 500, ")
+    assert {len(row["members"]) for row in rows} == {side.SENT_MEMBERS}
+    mixed = [dataclasses.replace(swap(i), kind=kinds[i % 2]) for i in range(20_000)]
+    assert len(side.event_rows(mixed, Scale(None))) == side.SHOWN_EVENTS
+
+
+def swap(number: int, author: str = "governor") -> Event:
+    at = 1.5 * number
+    return Event(at, START_UTC + at, number, EventKind.SWAP_OUT, author, f"agent {number} to host: watermark",
+                 turn=TurnId(number), nbytes=18 << 20, seconds=0.02)  # fmt: skip
 
 
 def test_host_pool_in_bytes_and_tokens() -> None:

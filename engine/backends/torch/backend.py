@@ -239,6 +239,7 @@ class TorchBackend:
             blocks_free=self._arena.free,
             host_total_bytes=self._pool.total_bytes,
             host_used_bytes=self._pool.used_bytes,
+            host_unit_bytes=self._pool.unit,
             device_total=total,
             device_used=used,
             host_asked_bytes=self._pool.asked_bytes,

@@ -231,6 +231,7 @@ class VllmBackend:
             blocks_free=self._scheduler.free_blocks,
             host_total_bytes=self._pool.total_bytes,
             host_used_bytes=self._pool.used_bytes,
+            host_unit_bytes=block,
             device_total=live.get("device_total"),
             device_used=live.get("device_used"),
             host_asked_bytes=self._pool.asked,

@@ -39,7 +39,7 @@ TURNS = (
 
 
 def situation(need: Need, host_blocks: int = 1000) -> Situation:
-    memory = MemoryView(16, 100, 200, 10, 100_000, host_blocks * 100)
+    memory = MemoryView(16, 100, 200, 10, 100_000, host_blocks * 100, 100)
     return Situation(TURNS, (), need, memory, Knobs(long_turn_tokens=300), COSTS, 9.0)
 
 

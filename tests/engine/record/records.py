@@ -5,7 +5,7 @@ import dataclasses
 from engine.events import Event, EventKind, Interval
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
-from engine.snapshot import Bands, CardScale, Counters, HostState, Rates, Sample, Snapshot
+from engine.snapshot import Bands, BandTurns, CardScale, Counters, HostState, Rates, Sample, Snapshot
 from engine.turn import Phase, Priority, Tier, TurnId
 
 START = 1_767_225_600.0
@@ -57,7 +57,7 @@ def sample(number: int = 0, other: int | None = None, running_kv: int = GIB) -> 
         at=10.0 + number,
         utc=START + number,
         step=number,
-        bands=Bands(100, 20, running_kv, 300, 50, 7, other, 2 * GIB, 600),
+        bands=Bands(100, 20, running_kv, 300, 50, 7, other, 2 * GIB, 600, BandTurns(8, 2, 1, 3)),
         kv_dtype=KVDtype.FP16,
         host_used_bytes=5,
         host_total_bytes=GIB,

@@ -10,7 +10,7 @@ from typing import Any, cast
 from engine.control import Listener, Unblock
 from engine.costs import Costs
 from engine.errors import Refused, UnknownTurn
-from engine.events import Event, MoveCost
+from engine.events import Event, EventKind, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import LoadedModel
 from engine.snapshot import HostState, Sample, Snapshot, TurnDetail
@@ -65,7 +65,7 @@ class FakeControl:
     unblocked: list[tuple[float, Unblock]] = field(default_factory=list)
     cancelled: list[TurnId] = field(default_factory=list)
     queue: deque[FakeTurn] = field(default_factory=deque)
-    noted: list[tuple[str, str]] = field(default_factory=list)
+    noted: list[tuple[str, str, EventKind]] = field(default_factory=list)
     context_seconds: float = 0.0
     turn_seconds: float = 0.0
     busy_slot_seconds: float = 0.0
@@ -210,8 +210,8 @@ class FakeControl:
     def turn_detail(self, turn: TurnId) -> "Future[TurnDetail]":
         raise NotImplementedError
 
-    def note(self, text: str, author: str = "api") -> "Future[None]":
-        self.noted.append((text, author))
+    def note(self, text: str, author: str = "api", kind: EventKind = EventKind.SWARM) -> "Future[None]":
+        self.noted.append((text, author, kind))
         future: Future[None] = Future()
         future.set_result(None)
         return future

@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.events import EventKind
 from engine.turn import Phase, Priority, TurnId
 from engine.workload.player import Player
 from engine.workload.readers import load_workload
@@ -100,7 +101,7 @@ def test_refused_submissions_back_off_are_counted_and_shown() -> None:
     assert player.status.problem == "the arena holds 100 tokens, this turn needs 400"
     assert player.status.live == 0
     assert control.noted == [
-        ("a turn of a was refused: the arena holds 100 tokens, this turn needs 400", "swarm"),
+        ("a turn of a was refused: the arena holds 100 tokens, this turn needs 400", "swarm", EventKind.REFUSE),
     ]
     control.refuse = lambda request: None
     play(player, control, 60.0)

@@ -7,29 +7,29 @@ function node(parent, tag, name) {
 }
 
 export default function ({ data, parentElement }) {
-  const root = parentElement.querySelector('.cards');
+  const root = parentElement.querySelector('.tiles');
   for (const [name, colour] of Object.entries(data.colours)) root.style.setProperty(`--pd-${name}`, colour);
-  root.classList.toggle('six', data.cards.length === 6);
-  data.cards.forEach((card, index) => {
+  root.classList.toggle('six', data.tiles.length === 6);
+  data.tiles.forEach((tile, index) => {
     let box = root.children[index];
     if (!box) {
-      box = node(root, 'div', 'card');
+      box = node(root, 'div', 'tile');
       node(box, 'div', 'label');
       node(box, 'div', 'value');
       node(box, 'div', 'sub');
     }
-    box.dataset.card = card.key;
-    box.title = card.hint;
-    box.classList.toggle('missing', card.value === 'n/a');
-    box.classList.toggle('bad', card.tone === 'bad');
+    box.dataset.tile = tile.key;
+    box.title = tile.hint;
+    box.classList.toggle('missing', tile.value === 'n/a');
+    box.classList.toggle('bad', tile.tone === 'bad');
     const [label, value, sub] = box.children;
-    if (label.textContent !== card.label) label.textContent = card.label;
-    if (sub.textContent !== card.sub) sub.textContent = card.sub;
-    if (value.textContent !== card.value) {
-      const [number, ...unit] = card.value.split(' ');
+    if (label.textContent !== tile.label) label.textContent = tile.label;
+    if (sub.textContent !== tile.sub) sub.textContent = tile.sub;
+    if (value.textContent !== tile.value) {
+      const [number, ...unit] = tile.value.split(' ');
       value.textContent = number;
       if (unit.length) node(value, 'span', 'unit').textContent = ` ${unit.join(' ')}`;
     }
   });
-  while (root.children.length > data.cards.length) root.lastChild.remove();
+  while (root.children.length > data.tiles.length) root.lastChild.remove();
 }
