@@ -48,7 +48,7 @@ class Sink(Protocol):
 
 
 class Control(Protocol):
-    """`author` names who asks, for the event: page, cli, api, swarm, schedule, bench."""
+    """`author` names who asks, for the event: a browser tab ('tab 1'), cli, api, swarm, schedule, bench."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -65,7 +65,8 @@ class Control(Protocol):
         ...
 
     def events(self) -> Sequence[Event]:
-        """The latest events, oldest first; bounded in number."""
+        """The latest events, oldest first; bounded in number. The latest changes of knobs and swarm are among them
+        whatever has happened since."""
         ...
 
     def moves(self) -> Sequence[MoveCost]:
@@ -88,7 +89,7 @@ class Control(Protocol):
     def drop(self, turn: TurnId, author: str = "api") -> "Future[str]": ...
 
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
-        """Validated as a whole; each changed knob becomes one event."""
+        """Validated as a whole; each changed knob becomes one event, all of them at one instant (engine/changes.py)."""
         ...
 
     def preview(self, changes: Mapping[str, object]) -> "Future[Preview]":

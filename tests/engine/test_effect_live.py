@@ -54,13 +54,12 @@ def test_a_change_is_measured_on_a_running_engine(host: Host) -> None:
     until(lambda: effect(change, host.events(), host.samples(), host.snapshot.at).after_s >= 1.5)
     shown = effect(change, host.events(), host.samples(), host.snapshot.at)
     assert shown.stage in (Stage.GROWING, Stage.DONE)
-    for compared in (shown.headroom, shown.paused_fit, shown.itl, shown.decode):
-        assert compared.before is not None
-        assert compared.after is not None
-        assert compared.after.value > 0
+    for compared in (shown.headroom, shown.itl, shown.decode):
+        for figure in (compared.before, compared.after):
+            assert figure is not None
+            assert figure.value > 0
     assert shown.paused_fit.before is not None
     assert shown.paused_fit.after is not None
-    assert shown.paused_fit.after.value > shown.paused_fit.before.value
     assert abs(shown.before_s - shown.after_s) < 1.0
 
 
