@@ -12,11 +12,12 @@ from engine.changes import Change, changes, latest_change, overruled
 from engine.control import Control
 from engine.effect import Effect, Stage, effect
 from engine.events import Event
-from engine.knobs import LABELS, figure
+from engine.knobs import LABELS
 from engine.snapshot import Sample, Snapshot
 from panels import components, effect_words, tab
 from panels.asking import Answer, outcome
 from panels.palette import ThemeName, palette
+from panels.preview_words import in_unit
 from panels.scale import Scale
 from panels.units import clock
 
@@ -126,4 +127,4 @@ def _value(name: str, change: Change) -> str:
 
 
 def _back(change: Change) -> str:
-    return ", ".join(f"{LABELS[name]} is {figure(name, value)} again" for name, value in change.old.items())
+    return ", ".join(f"{LABELS[name]} is {in_unit(name, value)} again" for name, value in change.old.items())

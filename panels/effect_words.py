@@ -13,6 +13,10 @@ from panels.units import MISSING, short, unit_name
 from panels.units import seconds as time_words
 
 Tone = Literal["better", "worse", "plain"]
+HOW = (
+    "Medians; swaps and recomputed tokens as counts. In small print the middle half, p25–p75, of counts for each sixth "
+    "of the span."
+)
 WORDS: dict[Tone, str] = {"better": "✓ better", "worse": "✗ worse", "plain": ""}
 UNDECIDED = {
     Verdict.SAME: "= the same",
@@ -42,20 +46,19 @@ def cells(shown: Effect, scale: Scale, bands: Bands | None) -> tuple[Cell, ...]:
     """Bytes at `scale`, in the unit of the charts of `bands`."""
     unit = scale.unit(bands)
     ms = _largest(shown.itl) < 1.0
-    span = f"in {shown.after_s:.0f} s" if shown.after_s else ""
     return (
         _cell("headroom", "Headroom", unit_name(unit), shown.headroom, lambda b: short(scale.kv(b) / unit), more=True,
               hint=f"Ceiling minus what is used; median of the samples. {scale.label}."),
-        _cell("paused_fit", "Paused that fit", "turns", shown.paused_fit, lambda n: f"{n:g}", more=True,
+        _cell("paused_fit", "Paused that fit", "", shown.paused_fit, lambda n: f"{n:g}", more=True,
               hint="How many more average turns could stay paused in the arena; median of the samples."),
         _cell("itl", "ITL", "ms" if ms else "s", shown.itl, lambda s: short(s * 1e3 if ms else s), more=False,
               hint="Inter-token latency: median of all tokens of the span, each between two tokens of a turn that kept "
               "its slot. A latency that began before the change counts on neither side."),
         _cell("decode", "Decode", "tok/s", shown.decode, short, more=True,
               hint="Tokens generated per second by all turns together; median of the span's seconds."),
-        _cell("swaps", "Swaps, out + in", span, shown.swaps, lambda n: f"{n:,.0f}", more=False,
+        _cell("swaps", "Swaps, out + in", "", shown.swaps, lambda n: f"{n:,.0f}", more=False,
               hint="Swaps out and in, a count over the span."),
-        _cell("recomputed", "Recomputed", f"tok {span}".strip(), shown.recomputed, lambda n: f"{n:,.0f}", more=False,
+        _cell("recomputed", "Recomputed", "tok", shown.recomputed, lambda n: f"{n:,.0f}", more=False,
               hint="Tokens whose KV had been dropped and was computed again, a count over the span."),
     )  # fmt: skip
 
@@ -74,7 +77,7 @@ def note(shown: Effect) -> str:
         return "Measuring; the first figures come after a second."
     spans = f"{shown.before_s:.0f} s before and {shown.after_s:.0f} s after"
     spans += " so far" if shown.stage is Stage.GROWING else _limit(shown)
-    return f"{spans}. Medians; in small print the middle half, p25–p75."
+    return f"{spans}. {HOW}"
 
 
 def took(shown: Effect) -> str:
@@ -104,7 +107,7 @@ def _cell(
     verdict = WORDS[tone] or UNDECIDED[compared.verdict]
     spread = _spread(compared, write)
     sides = f"before {_value(before, write)}, after {_value(after, write)} {unit}".strip()
-    return Cell(key, label, value, unit if value != MISSING else "", spread, verdict, tone, hint,
+    return Cell(key, label, value, unit, spread, verdict, tone, hint,
                 f"{label}: {sides}; {verdict.lstrip('✓✗≈= ')}")  # fmt: skip
 
 
@@ -119,13 +122,13 @@ def _value(figure: Figure | None, write: Callable[[float], str]) -> str:
 
 
 def _spread(compared: Compared, write: Callable[[float], str]) -> str:
-    """Empty where neither side has one; of a count its parts' spread."""
+    """Empty where neither side has one."""
     sides = (compared.before, compared.after)
     if all(figure is None or figure.low is None for figure in sides):
         return ""
     parts = max(figure.parts for figure in sides if figure is not None)
     halves = " → ".join(_half(figure, write) for figure in sides)
-    return halves if parts == 1 else f"{halves} per part of {parts}"
+    return halves if parts == 1 else f"{halves} per sixth"
 
 
 def _half(figure: Figure | None, write: Callable[[float], str]) -> str:

@@ -22,9 +22,7 @@ function makeCell(list) {
   const shown = node(cell, 'div', 'shown');
   shown.setAttribute('aria-hidden', 'true');
   node(shown, 'div', 'label');
-  const value = node(shown, 'div', 'value');
-  node(value, 'span');
-  node(value, 'span', 'unit');
+  node(shown, 'div', 'value');
   node(shown, 'div', 'verdict');
   node(shown, 'div', 'spread');
 }
@@ -35,9 +33,8 @@ function fill(cell, data) {
   const [spoken, shown] = cell.children;
   const [label, value, verdict, spread] = shown.children;
   say(spoken, data.said);
-  say(label, data.label);
-  say(value.children[0], data.value);
-  say(value.children[1], data.unit ? ` ${data.unit}` : '');
+  say(label, data.unit ? `${data.label}, ${data.unit}` : data.label);
+  say(value, data.value);
   say(verdict, data.verdict);
   say(spread, data.spread);
   cell.classList.toggle('missing', data.value === 'n/a');
@@ -50,7 +47,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const at = (selector) => root.querySelector(selector);
   say(at('h4'), data.title);
   const meta = fit(at('.meta'), data.meta.length, (parent) => node(parent, 'span'));
-  data.meta.forEach((text, index) => say(meta[index], text));
+  data.meta.forEach((text, index) => say(meta[index], index ? ` · ${text}` : text));
   fit(at('.cells'), data.cells.length, makeCell).forEach((cell, index) => fill(cell, data.cells[index]));
   say(at('.note'), data.note);
   say(at('.told'), data.told);
