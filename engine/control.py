@@ -111,9 +111,9 @@ class Control(Protocol):
         """Write a sentence into the events: something an operator did beside the engine (the swarm's speed, say)."""
         ...
 
-    def restart(self, model: str | None = None, backend: str | None = None) -> None:
+    def restart(self, model: str | None = None, backend: str | None = None, author: str = "api") -> None:
         """Stop the engine (turns fail with a sentence) and start it again, on another model or backend if named; None:
-        on those that ran last. Recorded data and knobs stay. Returns at once; the snapshot shows the progress. Raises
-        ModelError or Refused, and nothing ends, for a name that is no file, no directory and no Hugging Face id, or a
-        backend that cannot be chosen."""
+        on those that ran last. Recorded data and knobs stay. Returns at once; the snapshot shows the progress, and the
+        event that it is ready has the author. Raises ModelError or Refused, and nothing ends, for a name that is no
+        file, no directory and no Hugging Face id, or a backend that cannot be chosen."""
         ...

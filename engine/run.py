@@ -50,7 +50,7 @@ class _Asked:
 
 class Run:
     """One life of the engine: opens the body, runs until stopped or broken, cleans up. `body`: what it was asked
-    for; `session`: its name."""
+    for; `session`: its name; `author`: who started it."""
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class Run:
         open_body: OpenBody,
         publish: Callable[["Run", Snapshot], None],
         after: "Run | None",
+        author: str,
     ) -> None:
         self.body = config.body
         self.session = session
@@ -70,6 +71,7 @@ class Run:
         self._open_body = open_body
         self._publish_to_host = publish
         self._after = after
+        self._author = author
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._closed = threading.Lock()
         self._over = False
@@ -169,7 +171,7 @@ class Run:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
-        core.event(EventKind.ENGINE, "engine", f"{first.model} ready on {body.backend.name}")
+        core.event(EventKind.ENGINE, self._author, f"{first.model} ready on {body.backend.name}")
         self._publish_to_host(self, first)
         return core, Commands(core, random.Random(self._config.seed)), Loop(core), publisher
 

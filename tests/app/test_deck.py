@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,12 @@ def test_a_swarm_that_waits_for_a_measurement_says_so(deck: Deck, monkeypatch: p
     assert deck.swarm.state().note == "The swarm is stopped."
     monkeypatch.setattr(deck.calibration, "_state", CalibrationState(running=True))
     assert "a swarm started now ends the measurement" in deck.swarm.state().note
+
+
+def test_tabs_that_open_at_once_have_names_of_their_own(deck: Deck) -> None:
+    with ThreadPoolExecutor(16) as tabs:
+        names = list(tabs.map(lambda _: deck.next_tab(), range(64)))
+    assert sorted(names, key=lambda name: int(name.removeprefix("tab "))) == [f"tab {i}" for i in range(1, 65)]
 
 
 def test_an_unknown_workload_is_refused_with_the_names() -> None:

@@ -200,8 +200,8 @@ class FakeControl:
         self.calls.append(("note", text, author))
         return _done(None)
 
-    def restart(self, model: str | None = None, backend: str | None = None) -> None:
-        self.calls.append(("restart", model, backend))
+    def restart(self, model: str | None = None, backend: str | None = None, author: str = "api") -> None:
+        self.calls.append(("restart", model, backend, author))
         if self.refuse is not None:
             raise ModelError(self.refuse)
         self.state = HostState.STARTING
