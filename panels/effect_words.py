@@ -13,10 +13,7 @@ from panels.units import MISSING, short, unit_name
 from panels.units import seconds as time_words
 
 Tone = Literal["better", "worse", "plain"]
-HOW = (
-    "Medians; swaps and recomputed tokens as counts. In small print the middle half, p25–p75, of counts for each sixth "
-    "of the span."
-)
+HOW = "Medians and counts; in small print the middle half (p25–p75), of counts per sixth of the span."
 WORDS: dict[Tone, str] = {"better": "✓ better", "worse": "✗ worse", "plain": ""}
 UNDECIDED = {
     Verdict.SAME: "= the same",

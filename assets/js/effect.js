@@ -36,7 +36,10 @@ function fill(cell, data) {
   say(label, data.unit ? `${data.label}, ${data.unit}` : data.label);
   say(value, data.value);
   say(verdict, data.verdict);
-  say(spread, data.spread);
+  // Each side stays on one line.
+  const sides = data.spread ? data.spread.split(' → ') : [];
+  fit(spread, sides.length, (parent) => node(parent, 'span')).forEach((side, index) =>
+    say(side, index + 1 < sides.length ? `${sides[index]} →` : sides[index]));
   cell.classList.toggle('missing', data.value === 'n/a');
   verdict.dataset.tone = data.tone;
 }

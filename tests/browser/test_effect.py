@@ -8,9 +8,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.driver import App, running_app
-from tests.browser.test_live import READY_S, SOON_MS, figure, open_page, wait_until
+from tests.browser.test_live import READY_S, SOON_MS, chart, figure, open_page, wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+BEFORE_S = 12.0
 BOTH = re.compile(r"^[\d.,]+ → [\d.,]+$")
 
 
@@ -26,6 +27,8 @@ def page(app: App, chrome: Browser) -> Iterator[Page]:
     opened = open_page(app, chrome)
     opened.wait_for_selector(".parkdeck-plot .main-svg", timeout=READY_S * 1000)
     wait_until(opened, lambda: "n/a" not in figure(opened, "itl"), "latencies")
+    first = drawn_s(opened)
+    wait_until(opened, lambda: drawn_s(opened) > first + BEFORE_S, "a span before the change")
     yield opened
     opened.context.close()
 
@@ -36,6 +39,11 @@ def other(page: Page, app: App, chrome: Browser) -> Iterator[Page]:
     opened.wait_for_selector(".parkdeck-plot .main-svg")
     yield opened
     opened.context.close()
+
+
+def drawn_s(page: Page) -> float:
+    """How many seconds of the engine the chart shows."""
+    return float(str(chart(page, "((x) => (x.at(-1) - x[0]) / 1000)(Array.from(plot._fullData[0].x, Number))")))
 
 
 def title(page: Page) -> str:
@@ -75,7 +83,7 @@ def test_another_tab_sees_the_card_and_who_made_the_change(page: Page, other: Pa
 def test_no_figure_is_cut_off(other: Page, width: int) -> None:
     other.set_viewport_size({"width": width, "height": 1080})
     cut = """() => [...document.querySelectorAll('*')].map((e) => e.shadowRoot?.querySelector('.effect')).find(Boolean)
-        .querySelectorAll('.value, .verdict, .label')"""
+        .querySelectorAll('.value, .verdict, .label, .spread')"""
     other.wait_for_function(f"() => [...({cut})()].every((e) => e.scrollWidth <= e.clientWidth)")
     wider = "[document.documentElement, document.querySelector('[data-testid=stMain]')]"
     assert other.evaluate(f"() => {wider}.map((e) => e.scrollWidth - e.clientWidth)") == [0, 0]
