@@ -25,7 +25,6 @@ from panels.units import fraction
 
 DEFAULT_WORKLOAD = "swarm"
 ENGINE_STOPS_WITHIN_S = 2.0
-PAGE = "page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,8 @@ class Deck:
         self._hardware = HardwareReader()
         self._schedule: Schedule | None = None
         self._lifecycle = threading.Lock()
+        self._tabs = 0
+        self._naming = threading.Lock()
 
     def start(self) -> None:
         with self._lifecycle:
@@ -118,6 +119,11 @@ class Deck:
     @property
     def recorder(self) -> Recorder:
         return self._recorder
+
+    def next_tab(self) -> str:
+        with self._naming:
+            self._tabs += 1
+            return f"tab {self._tabs}"
 
     def hardware(self) -> HardwareSample | None:
         return self._hardware.latest
@@ -172,20 +178,20 @@ class SwarmButtons:
             note = "The swarm is stopped."
         return SwarmState(status.running, status.agents, status.speed, status.workload, note)
 
-    def start(self) -> str:
-        self._swarm.start(PAGE)
+    def start(self, author: str) -> str:
+        self._swarm.start(author)
         return "Swarm started."
 
-    def stop(self) -> str:
-        self._swarm.stop(PAGE)
+    def stop(self, author: str) -> str:
+        self._swarm.stop(author)
         return "Swarm stopped; its turns were cancelled."
 
-    def set_agents(self, agents: int) -> str:
-        self._swarm.set_agents(int(agents), PAGE)
+    def set_agents(self, agents: int, author: str) -> str:
+        self._swarm.set_agents(int(agents), author)
         return f"{counted(int(agents), 'agent')}."
 
-    def set_speed(self, speed: float) -> str:
-        self._swarm.set_speed(float(speed), PAGE)
+    def set_speed(self, speed: float, author: str) -> str:
+        self._swarm.set_speed(float(speed), author)
         return f"Speed {speed:g}×."
 
     def foreground_turn(self) -> str:

@@ -18,7 +18,6 @@ from engine.telemetry.device import device_words
 from engine.workload.swarm import Swarm
 from panels.deck_view import CalibrationState
 
-AUTHOR = "page"
 IDLE_WITHIN_S = 10.0
 CLOSED_WITHIN_S = 1.0
 LOOK_EVERY_S = 0.05
@@ -59,7 +58,7 @@ class Measuring:
     def state(self) -> CalibrationState:
         return self._state
 
-    def start(self) -> str:
+    def start(self, author: str) -> str:
         """Raises Refused while one runs, and for an engine that does not."""
         with self._lock:
             if self._state.running:
@@ -70,7 +69,7 @@ class Measuring:
             self._cancelled.clear()
             self._state = CalibrationState(running=True, note="stopping the swarm")
             self._thread = threading.Thread(
-                target=self._run, args=(snapshot.session,), name="parkdeck-calibrate", daemon=True
+                target=self._run, args=(snapshot.session, author), name="parkdeck-calibrate", daemon=True
             )
             self._thread.start()
         return "Measuring this machine."
@@ -88,12 +87,12 @@ class Measuring:
         if self._thread is not None:
             self._thread.join(CLOSED_WITHIN_S)
 
-    def _run(self, session: str) -> None:
+    def _run(self, session: str, author: str) -> None:
         swarm_ran = False
         began = time.monotonic()
         over = CalibrationState()
         try:
-            swarm_ran = self._swarm.stop(AUTHOR)
+            swarm_ran = self._swarm.stop(author)
             self._wait_until_idle(session)
             self._measure(self._control, DEFAULT, self._tell, self._cancelled.is_set)
             over = CalibrationState(written=f"Measured in {time.monotonic() - began:.0f} s.")
@@ -105,7 +104,7 @@ class Measuring:
         finally:
             try:
                 if swarm_ran and not self._closed:
-                    self._swarm.start(AUTHOR)
+                    self._swarm.start(author)
             except Exception as fault:
                 log.exception("the swarm did not start again")
                 unstarted = f"the swarm did not start again: {fault}"

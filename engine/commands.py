@@ -165,7 +165,7 @@ class Commands:
         return f"{turn.agent} dropped; {counted(tokens, 'token')} will be recomputed"
 
     def set_knobs(self, changes: Mapping[str, object], author: str) -> Knobs:
-        """All or nothing: the whole set is validated before anything moves."""
+        """All or nothing: the whole set is validated before anything moves. The events of one set carry one instant."""
         core = self._core
         old, new = core.knobs, self._checked(changes)
         if new == old:
@@ -180,6 +180,7 @@ class Commands:
             converted = switch(core, new.kv_dtype)
             took["kv_dtype"] = core.clock.now() - started, converted.nbytes
         core.ledger.knobs = new
+        done = core.clock.now()
         for field in fields(Knobs):
             was, now_is = getattr(old, field.name), getattr(new, field.name)
             if was != now_is:
@@ -193,6 +194,7 @@ class Commands:
                     new=str(now_is),
                     seconds=seconds,
                     nbytes=nbytes,
+                    at=done,
                 )
         return new
 

@@ -48,7 +48,7 @@ class Sink(Protocol):
 
 
 class Control(Protocol):
-    """`author` names who asks, for the event: page, cli, api, swarm, schedule, bench."""
+    """`author` names who asks, for the event: a browser tab ('tab 1'), cli, api, swarm, schedule, bench."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -65,7 +65,8 @@ class Control(Protocol):
         ...
 
     def events(self) -> Sequence[Event]:
-        """The latest events, oldest first; bounded in number."""
+        """The latest events, oldest first; bounded in number. The latest changes of knobs and swarm are among them
+        whatever has happened since."""
         ...
 
     def moves(self) -> Sequence[MoveCost]:
@@ -88,7 +89,7 @@ class Control(Protocol):
     def drop(self, turn: TurnId, author: str = "api") -> "Future[str]": ...
 
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
-        """Validated as a whole; each changed knob becomes one event."""
+        """Validated as a whole; each changed knob becomes one event, all of them at one instant (engine/changes.py)."""
         ...
 
     def preview(self, changes: Mapping[str, object]) -> "Future[Preview]":
@@ -111,9 +112,9 @@ class Control(Protocol):
         REFUSE, whose turn the engine never had."""
         ...
 
-    def restart(self, model: str | None = None, backend: str | None = None) -> None:
+    def restart(self, model: str | None = None, backend: str | None = None, author: str = "api") -> None:
         """Stop the engine (turns fail with a sentence) and start it again, on another model or backend if named; None:
-        on those that ran last. Recorded data and knobs stay. Returns at once; the snapshot shows the progress. Raises
-        ModelError or Refused, and nothing ends, for a name that is no file, no directory and no Hugging Face id, or a
-        backend that cannot be chosen."""
+        on those that ran last. Recorded data and knobs stay. Returns at once; the snapshot shows the progress, and the
+        event that it is ready has the author. Raises ModelError or Refused, and nothing ends, for a name that is no
+        file, no directory and no Hugging Face id, or a backend that cannot be chosen."""
         ...

@@ -13,6 +13,7 @@ from engine.body import Body
 from engine.clock import EngineClock
 from engine.costs import Costs
 from engine.errors import CorruptCopy
+from engine.event_log import EventLog
 from engine.events import Event, EventKind, Interval, MoveCost
 from engine.knobs import Knobs
 from engine.ledger import Ledger, LiveTurn
@@ -23,7 +24,6 @@ from engine.turn import Finish, Phase, Tier, TurnUpdate
 from engine.view import Reason
 from engine.words import counted, took
 
-EVENTS_KEPT = 500
 MOVES_KEPT = 5_000
 GOVERNOR = "governor"
 COST_WEIGHT = 0.2
@@ -52,7 +52,7 @@ class Core:
         self.step = 0
         self.evicting = False
         self.converted: Converted | None = None
-        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.events = EventLog()
         self.moves: deque[MoveCost] = deque(maxlen=MOVES_KEPT)
         self._on_event = on_event
         self._warning: str | None = None
@@ -79,8 +79,10 @@ class Core:
         new: str | None = None,
         nbytes: int | None = None,
         seconds: float | None = None,
+        at: float | None = None,
     ) -> None:
-        at = self.clock.now()
+        """`at`: engine clock; None: now."""
+        at = self.clock.now() if at is None else at
         event = Event(
             at=at,
             utc=self.clock.utc(at),

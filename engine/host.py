@@ -72,7 +72,7 @@ class Host:
             run = self._run
         return run is None or run.stop(timeout)
 
-    def restart(self, model: str | None = None, backend: str | None = None) -> None:
+    def restart(self, model: str | None = None, backend: str | None = None, author: str = "api") -> None:
         """See Control. The knobs stay as the operator left them, KV precision where the next body can have it."""
         if model is not None:
             check_choice(model)
@@ -94,7 +94,7 @@ class Host:
             if old is not None:
                 old.stopping.set()
                 old.wake()
-            self._begin(body, after=old)
+            self._begin(body, after=old, author=author)
 
     def wait_ready(self, timeout: float = 600.0) -> Snapshot:
         """Block until the engine runs. Raises Refused with the engine's own sentence if it failed or took longer."""
@@ -109,11 +109,11 @@ class Host:
                 raise Refused(f"the engine was not ready within {timeout:g} s; see its progress on the page")
             time.sleep(0.02)
 
-    def _begin(self, body: BodyConfig, after: "Run | None" = None) -> None:
+    def _begin(self, body: BodyConfig, after: "Run | None" = None, author: str = "engine") -> None:
         session = self._new_session()
         config = replace(self._config, body=body)
         self._snapshot = self._blank(HostState.STARTING, session)
-        self._run = Run(session, config, self._sinks, self._clock, self._open_body, self._publish, after)
+        self._run = Run(session, config, self._sinks, self._clock, self._open_body, self._publish, after, author)
         self._run.thread.start()
 
     def _publish(self, run: "Run", snapshot: Snapshot) -> None:

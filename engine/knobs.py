@@ -93,6 +93,15 @@ def figure(name: str, value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
+def parsed(name: str, text: str) -> object:
+    """The value that an event tells as `text`. Raises BadKnob for what no such knob has."""
+    kind = type(getattr(Knobs(), name))
+    try:
+        return kind(text)
+    except ValueError:
+        raise BadKnob(f"{LABELS[name]} cannot be {text!r}") from None
+
+
 def change(name: str, old: object, new: object) -> str:
     """'High watermark 95 → 90 %'."""
     return f"{LABELS[name]} {figure(name, old)} → {figure(name, new)} {UNITS.get(name, '')}".rstrip()

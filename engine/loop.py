@@ -157,7 +157,7 @@ class Loop:
             stats.first_token(now - turn.asked_at, turn.priority)
             turn.asked_at = None
         elif turn.last_token_at is not None:
-            stats.next_tokens((now - turn.last_token_at,))
+            stats.next_token(now, now - turn.last_token_at)
         turn.last_token_at = now
 
     def _finish_reason(self, turn: LiveTurn, token: int) -> Finish | None:

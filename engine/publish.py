@@ -35,8 +35,8 @@ class Publisher:
         self._on_sample = on_sample
         self.samples: deque[Sample] = deque(maxlen=SAMPLES_KEPT)
 
-    def snapshot(self, state: HostState, stalled: str | None, behind: int) -> Snapshot:
-        """The engine as it is now; takes a sample too when one is due."""
+    def snapshot(self, state: HostState, stalled: str | None, behind: int, changed: bool = False) -> Snapshot:
+        """The engine as it is now; takes a sample too when one is due, or when the knobs have just been `changed`."""
         core = self._core
         at = core.clock.now()
         memory = core.backend.memory()
@@ -65,12 +65,14 @@ class Publisher:
             bytes_per_token=core.backend.geometry.bytes_per_token(core.backend.kv_dtype),
             paused_fit=dict(fit)[core.backend.kv_dtype],
             paused_fit_by_dtype=fit,
-            events=tuple(core.events)[-60:],
+            events=core.events.latest(60),
             stalled=stalled,
             warning=warning,
             recorder_behind=behind,
         )
-        if not self.samples or at - self.samples[-1].at >= SAMPLE_EVERY_S:
+        if changed:
+            core.stats.cut(at)
+        if changed or not self.samples or at - self.samples[-1].at >= SAMPLE_EVERY_S:
             self._sample(snapshot, bands, memory)
         return snapshot
 
@@ -91,6 +93,8 @@ class Publisher:
             blocked=phases.count(Phase.BLOCKED),
             counters=snapshot.counters,
             rates=snapshot.rates,
+            itl=self._core.stats.new_latencies(),
+            paused_fit=snapshot.paused_fit,
         )
         self.samples.append(sample)
         self._on_sample(sample)

@@ -50,7 +50,7 @@ class _Asked:
 
 class Run:
     """One life of the engine: opens the body, runs until stopped or broken, cleans up. `body`: what it was asked
-    for; `session`: its name."""
+    for; `session`: its name; `author`: who started it."""
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class Run:
         open_body: OpenBody,
         publish: Callable[["Run", Snapshot], None],
         after: "Run | None",
+        author: str,
     ) -> None:
         self.body = config.body
         self.session = session
@@ -70,6 +71,7 @@ class Run:
         self._open_body = open_body
         self._publish_to_host = publish
         self._after = after
+        self._author = author
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._closed = threading.Lock()
         self._over = False
@@ -147,8 +149,13 @@ class Run:
         """Numbered as a turn sees it: 1 commands, 2 governor and step, 3 snapshot, 4 sleep until something is due."""
         core, commands, loop, publisher = self._assemble(body)
         wake_in: float | None = 0.0
+        ticked = Ticked(worked=False, wake_at=None, stalled=None)
         while not self.stopping.is_set():
+            knobs = core.knobs
             self._drain(commands, wake_in)
+            if core.knobs is not knobs:
+                # Before the governor acts on it: what a change brings about is counted from here.
+                self._publish(core, publisher, ticked, changed=True)
             ticked = loop.tick()
             self._publish(core, publisher, ticked)
             wake_in = 0.0 if ticked.worked else self._sleep_for(ticked)
@@ -164,7 +171,7 @@ class Run:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
-        core.event(EventKind.ENGINE, "engine", f"{first.model} ready on {body.backend.name}")
+        core.event(EventKind.ENGINE, self._author, f"{first.model} ready on {body.backend.name}")
         self._publish_to_host(self, first)
         return core, Commands(core, random.Random(self._config.seed)), Loop(core), publisher
 
@@ -184,15 +191,15 @@ class Run:
             return IDLE_TICK_S
         return min(IDLE_TICK_S, max(1e-3, ticked.wake_at - self._clock.now()))
 
-    def _publish(self, core: Core, publisher: Publisher, ticked: Ticked) -> None:
+    def _publish(self, core: Core, publisher: Publisher, ticked: Ticked, changed: bool = False) -> None:
         now = self._clock.now()
-        if ticked.worked and now - self._published_at < PUBLISH_EVERY_S:
+        if ticked.worked and not changed and now - self._published_at < PUBLISH_EVERY_S:
             return
         self._published_at = now
         running = any(t.phase.running for t in core.ledger)
         state = HostState.STALLED if ticked.stalled else HostState.RUNNING if running else HostState.IDLE
         behind = sum(sink.behind for sink in self._sinks)
-        self._publish_to_host(self, publisher.snapshot(state, ticked.stalled, behind))
+        self._publish_to_host(self, publisher.snapshot(state, ticked.stalled, behind, changed))
 
     def _end(self, state: HostState, error: str | None) -> None:
         """No turn and no caller is left waiting."""
@@ -218,7 +225,7 @@ class Run:
         blank = blank_snapshot(state, self.session, self._clock, self._config)
         if core is not None:
             blank = replace(
-                blank, counters=core.counters, knobs=core.knobs, step=core.step, events=tuple(core.events)[-60:]
+                blank, counters=core.counters, knobs=core.knobs, step=core.step, events=core.events.latest(60)
             )
         self._publish_to_host(self, replace(blank, error=error))
 

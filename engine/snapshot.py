@@ -178,7 +178,8 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One point of the charts and one row of samples.csv."""
+    """One point of the charts and one row of samples.csv. `itl`: the inter-token latencies since the sample before, as
+    Stats counts them; `paused_fit` as in the snapshot."""
 
     at: float
     utc: float
@@ -193,6 +194,8 @@ class Sample:
     blocked: int
     counters: Counters
     rates: Rates
+    itl: tuple[tuple[float, int], ...] = ()
+    paused_fit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

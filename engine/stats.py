@@ -1,7 +1,7 @@
 """Measured rates and latencies over sliding windows. Times are of the engine's clock, in seconds."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from engine.snapshot import Rates
 from engine.turn import Priority
@@ -9,6 +9,10 @@ from engine.turn import Priority
 RATE_WINDOW_S = 10.0
 SHARE_WINDOW_S = 60.0
 LATENCIES_KEPT = 256
+DISTINCT_KEPT = 64
+
+Latencies = tuple[tuple[float, int], ...]
+"""Seconds and how many tokens had them; the turns of one step mostly share theirs."""
 
 
 def quantile(values: Sequence[float], q: float) -> float | None:
@@ -20,6 +24,11 @@ def quantile(values: Sequence[float], q: float) -> float | None:
     low = int(at)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+
+
+def _mean(latencies: Sequence[tuple[float, int]]) -> tuple[float, int]:
+    count = sum(n for _, n in latencies)
+    return sum(seconds * n for seconds, n in latencies) / count, count
 
 
 class _WindowSum:
@@ -52,6 +61,8 @@ class Stats:
         self._ttft: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._ttft_foreground: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._itl: deque[float] = deque(maxlen=LATENCIES_KEPT)
+        self._itl_new: dict[float, int] = {}
+        self._cut_at = started_at
         self._last_tick: float | None = None
 
     def tokens(self, at: float, prefill: int, decode: int) -> None:
@@ -66,9 +77,24 @@ class Stats:
         if priority is Priority.FOREGROUND:
             self._ttft_foreground.append(seconds)
 
-    def next_tokens(self, seconds: Iterable[float]) -> None:
-        """Between two tokens of a turn that kept its slot in between."""
-        self._itl.extend(seconds)
+    def next_token(self, at: float, seconds: float) -> None:
+        """Between two tokens of a turn that kept its slot in between; the second came at `at`."""
+        self._itl.append(seconds)
+        if at - seconds >= self._cut_at:
+            self._itl_new[seconds] = self._itl_new.get(seconds, 0) + 1
+
+    def cut(self, at: float) -> None:
+        """A change took effect at `at`: a latency that began before it tells of neither side."""
+        self._cut_at = at
+
+    def new_latencies(self) -> Latencies:
+        """All between two tokens since this was asked last, shortest first. At most DISTINCT_KEPT are told apart, of
+        more those next to each other become their mean."""
+        found = sorted(self._itl_new.items())
+        self._itl_new = {}
+        while len(found) > DISTINCT_KEPT:
+            found = [_mean(found[i : i + 2]) for i in range(0, len(found), 2)]
+        return tuple(found)
 
     def tick(self, at: float, alive: int, blocked: int) -> None:
         """Turns alive and blocked since the last tick, for the blocked fraction."""

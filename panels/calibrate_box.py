@@ -13,7 +13,7 @@ from engine.cards.store import THIS_MACHINE, list_cards, load_card
 from engine.errors import ParkdeckError
 from engine.snapshot import HostState
 from engine.words import counted, percent
-from panels import components
+from panels import components, tab
 from panels.calibrate_charts import copies_spec, prefill_spec
 from panels.deck_view import NO_ENGINE, CalibrationState, DeckView
 from panels.figures import Tile
@@ -63,7 +63,7 @@ def _offer(deck: DeckView, state: CalibrationState) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button(
             "Measure this machine", key="calibrate_start", icon=":material/speed:", disabled=not ready,
-            on_click=_press, args=(deck.calibration.start,),
+            on_click=_press, args=(lambda: deck.calibration.start(tab.open_tab(deck)),),
         )  # fmt: skip
         st.caption(
             plain(what_it_does(snapshot.model, snapshot.backend)) if ready else plain(_not_ready(snapshot.state))

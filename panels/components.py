@@ -53,6 +53,12 @@ TOP_HTML = f"""<header class="top">
 <div class="warning" role="status" hidden></div>
 <dialog aria-label="Keys"><h4>Keys</h4><dl>{"".join(f"<dt><kbd>{key}</kbd></dt><dd>{what}</dd>" for key, what in KEYS)}
 </dl><button class="close" type="button">Close</button></dialog></header>"""
+EFFECT_HTML = """<div class="effect-frame"><section class="effect" aria-label="Effect of the latest change">
+<div class="head"><h4></h4><span class="meta"></span>
+<span class="buttons"><button class="undo" type="button">Undo</button>
+<button class="dismiss" type="button">Dismiss</button></span></div>
+<ul class="cells"></ul>
+<div class="foot"><span class="told" role="status"></span><span class="note"></span></div></section></div>"""
 MARK_HTML = '<div class="slider-mark"><div class="tick"></div><div class="said"></div></div>'
 FIGURES_HTML = """<div class="figures-frame"><table class="figures"><thead><tr></tr></thead><tbody></tbody></table>
 <ul class="notes"></ul></div>"""
@@ -98,6 +104,13 @@ def pulse(data: dict[str, Any], *, key: str, on_beat: Any) -> None:
     _mount("parkdeck_pulse", '<div class="pulse"></div>', "js/pulse.js", isolated=False)(
         key=key, data=data, on_beat_change=on_beat
     )
+
+
+def effect(data: dict[str, Any], *, key: str, on_undo: Any, on_dismiss: Any) -> None:
+    """The callbacks run before the page is drawn again; the click is then in st.session_state[key], as `undo` or
+    `dismiss`, the change's key."""
+    mount = _mount("parkdeck_effect", EFFECT_HTML, "js/effect.js")
+    mount(key=key, data=data, on_undo_change=on_undo, on_dismiss_change=on_dismiss)
 
 
 def figures(data: dict[str, Any], *, key: str) -> None:

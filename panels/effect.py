@@ -1,33 +1,26 @@
-"""What became of the knobs that were changed last: the line under the knobs (DESIGN rule 3)."""
+"""What became of the knobs that were changed last, in one line under them. What it did is the effect card's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.control import Control
+from engine.changes import Change, latest_change
 from engine.events import Event, EventKind
-from engine.snapshot import Snapshot
 from panels.asking import Answer
-from panels.scale import Scale
-from panels.units import count, seconds
+from panels.units import seconds
+
+NOTHING_YET = Answer("Changes take effect at the next token boundary.")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Note:
-    """`names`: of the knobs; `before`: the reading when it was asked; `changes`: each knob's latest event when it was
-    answered, `newest`: that of any; `line` stands once there is a reading from after that."""
+    """What this tab was answered; `newest`: the latest change of a knob at that time."""
 
-    names: tuple[str, ...]
-    before: Snapshot
     answer: Answer
-    changes: tuple[Event, ...]
     newest: Event | None
-    line: str | None = None
 
 
-def note(names: tuple[str, ...], before: Snapshot, answer: Answer, control: Control) -> Note:
-    events = control.events()
-    changes = (latest(events, name) for name in names)
-    return Note(names, before, answer, tuple(change for change in changes if change), latest(events))
+def note(answer: Answer, events: Sequence[Event]) -> Note:
+    return Note(answer, latest(events))
 
 
 def latest(events: Sequence[Event], name: str | None = None) -> Event | None:
@@ -37,26 +30,20 @@ def latest(events: Sequence[Event], name: str | None = None) -> Event | None:
     )
 
 
-def overtaken(shown: Note, events: Sequence[Event]) -> bool:
-    """A refusal is old news once any knob has been changed since."""
-    return shown.answer.tone == "bad" and latest(events) != shown.newest
+def told(asked: Note | None, events: Sequence[Event], own: str) -> Answer:
+    """A refusal, or a wait, until any knob has been changed since; else the latest change, whoever made it. `own`: the
+    name of this tab, whose changes need no author here."""
+    change = latest_change(events)
+    if asked is not None and asked.answer.tone != "good" and latest(events) == asked.newest:
+        return asked.answer
+    return NOTHING_YET if change is None else Answer(line(change, own))
 
 
-def settle(shown: Note, after: Snapshot, scale: Scale) -> str:
-    """The note's text; a good answer becomes its effect with the first reading after it."""
-    changes = shown.changes
-    if shown.answer.tone == "good" and shown.line is None and changes and after.at >= max(c.at for c in changes):
-        shown.line = "; ".join(line(change, shown.before, after, scale) for change in changes)
-    return shown.line or shown.answer.text
+def line(change: Change, own: str) -> str:
+    """'KV precision fp16 → q8 in 41.0 ms, by tab 2'."""
+    took = f" in {seconds(change.seconds)}" if change.seconds else ""
+    return f"{change.text}{took}{by_other(change.author, own)}"
 
 
-def line(change: Event, before: Snapshot, after: Snapshot, scale: Scale) -> str:
-    """Old and new value; for the precision also how long the switch took and what it brought, measured."""
-    if change.name != "kv_dtype" or before.bands is None or after.bands is None:
-        return change.text
-    room = [scale.size(scale.stack(bands).headroom, bands) for bands in (before.bands, after.bands)]
-    fit = [count(snapshot.paused_fit) for snapshot in (before, after)]
-    return (
-        f"{change.text} in {seconds(change.seconds)}; headroom {' → '.join(room)}, {scale.name}; "
-        f"paused that fit {' → '.join(fit)}"
-    )
+def by_other(author: str | None, own: str) -> str:
+    return "" if author in (None, own) else f", by {author}"

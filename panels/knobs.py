@@ -12,12 +12,10 @@ import streamlit as st
 from engine.control import Control
 from engine.knobs import LABELS, UNITS, Knobs
 from engine.snapshot import Snapshot
-from panels import effect, following, page_state, preview_box
+from panels import effect, following, preview_box, tab
 from panels.asking import Answer, outcome
-from panels.effect import Note
 from panels.plain import plain
 from panels.preview_words import in_unit
-from panels.scale import scale_for
 from panels.units import MIB, MISSING
 
 
@@ -163,27 +161,26 @@ def render(control: Control, snapshot: Snapshot) -> None:
             preview_box.render(control, snapshot, held, lambda: apply(control), lambda: discard(control))
     else:
         with said:
-            _say(control, snapshot)
+            _say(control)
 
 
-def _say(control: Control, snapshot: Snapshot) -> None:
+def _say(control: Control) -> None:
     """What became of the last change."""
-    note: Note | None = st.session_state.get("knobs_note")
-    if note is None or effect.overtaken(note, control.events()):
-        st.caption("Changes take effect at the next token boundary.")
-    elif note.answer.tone == "bad":
-        st.error(note.answer.text)
+    told = effect.told(st.session_state.get("knobs_note"), control.events(), tab.author())
+    if told.tone == "bad":
+        st.error(told.text)
     else:
-        scale = scale_for(snapshot, page_state.current().scale)
-        st.caption(effect.settle(note, snapshot, scale))
+        st.caption(plain(told.text))
 
 
-def _mark(snapshot: Snapshot, name: str) -> None:
+def _mark(control: Control, snapshot: Snapshot, name: str) -> None:
     """Beside a draft stands what the engine has."""
     if following.drafted(KNOBS[name].widget) is not None:
         engine = plain(in_unit(name, getattr(snapshot.knobs, name)))
+        last = effect.latest(control.events(), name)
+        by = effect.by_other(last.author if last else None, tab.author())
         # Not a caption: its faded letters would be too faint in this colour.
-        st.markdown(f":small[:orange[not applied], engine: {engine}]")
+        st.markdown(f":small[:orange[not applied], engine: {engine}{by}]")
 
 
 def _widget(control: Control, snapshot: Snapshot, name: str, make: Callable[..., Any], **options: Any) -> None:
@@ -194,7 +191,7 @@ def _widget(control: Control, snapshot: Snapshot, name: str, make: Callable[...,
     if shown is None:
         options["placeholder"] = MISSING
     make(knob.label, value=shown, key=key, help=knob.hint, on_change=send, args=(control, name), **options)
-    _mark(snapshot, name)
+    _mark(control, snapshot, name)
 
 
 def _choice(control: Control, snapshot: Snapshot, name: str, options: tuple[str, ...], off: bool) -> None:
@@ -211,18 +208,17 @@ def _choice(control: Control, snapshot: Snapshot, name: str, options: tuple[str,
         st.segmented_control(knob.label, options, default=str(value), required=True, width="stretch", **common)
     else:
         st.selectbox(knob.label, options, index=options.index(value) if value in options else 0, **common)
-    _mark(snapshot, name)
+    _mark(control, snapshot, name)
 
 
 def _ask(control: Control, changes: dict[str, object]) -> None:
-    before = control.snapshot
     names = tuple(changes)
-    future = control.set_knobs(changes, author="page")
-    _take(control, names, before, outcome(future, _labels(names)), future)
+    future = control.set_knobs(changes, author=tab.author())
+    _take(control, names, outcome(future, _labels(names)), future)
 
 
-def _take(control: Control, names: tuple[str, ...], before: Snapshot, answer: Answer, future: "Future[Knobs]") -> None:
-    st.session_state.knobs_note = effect.note(names, before, answer, control)
+def _take(control: Control, names: tuple[str, ...], answer: Answer, future: "Future[Knobs]") -> None:
+    st.session_state.knobs_note = effect.note(answer, control.events())
     for name in names:
         widget = KNOBS[name].widget
         if answer.tone == "wait":
@@ -241,9 +237,7 @@ def _late_answers(control: Control) -> None:
             late.setdefault(future, []).append(knob.name)
     for future, found in late.items():
         names = tuple(found)
-        asked: Note | None = st.session_state.get("knobs_note")
-        before = asked.before if asked and asked.names == names else control.snapshot
-        _take(control, names, before, outcome(future, _labels(names)), future)
+        _take(control, names, outcome(future, _labels(names)), future)
 
 
 def _labels(names: tuple[str, ...]) -> str:

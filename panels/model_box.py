@@ -6,6 +6,7 @@ from engine.body import BACKENDS
 from engine.control import Control
 from engine.errors import ParkdeckError
 from engine.snapshot import Snapshot
+from panels import tab
 
 
 def render(control: Control, snapshot: Snapshot) -> None:
@@ -33,6 +34,8 @@ def _restart(control: Control) -> None:
     """A name that cannot be a model is refused while the present engine runs on."""
     st.session_state.model_refused = None
     try:
-        control.restart(st.session_state.model_wanted.strip() or None, st.session_state.backend_wanted)
+        control.restart(
+            st.session_state.model_wanted.strip() or None, st.session_state.backend_wanted, author=tab.author()
+        )
     except ParkdeckError as refusal:
         st.session_state.model_refused = str(refusal)

@@ -46,7 +46,7 @@ def marks(events: Sequence[Event], first: float, last: float, colours: Palette) 
                 "yanchor": "bottom" if roomy else "top",
                 "showarrow": False,
                 "text": mark_label(event) if roomy else "▾",
-                "hovertext": event.text,
+                "hovertext": f"{event.text}, by {event.author}",
                 "font": {"size": 11, "color": colours.muted},
             }
         )

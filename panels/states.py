@@ -5,6 +5,7 @@ import streamlit as st
 from engine.control import Control
 from engine.snapshot import HostState, Snapshot, Startup
 from engine.words import percent
+from panels import tab
 from panels.plain import plain
 
 STAGES = ("download", "check", "convert", "load", "compile", "calibrate")
@@ -73,7 +74,8 @@ def _restart(control: Control, snapshot: Snapshot, note: str, label: str = "Rest
     icon = ":material/play_arrow:" if label.startswith("Start") else ":material/restart_alt:"
     st.container()  # Where the progress of a start stands: a row in its place would be one of its children.
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button(label, key="restart", icon=icon, type="primary", on_click=control.restart)
+        by = {"author": tab.author()}
+        st.button(label, key="restart", icon=icon, type="primary", on_click=control.restart, kwargs=by)
         if note:
             st.caption(note)
 

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
 from engine.errors import ParkdeckError
-from panels import following
+from panels import following, tab
 from panels.asking import Answer
 from panels.deck_view import SwarmControl
 from panels.plain import plain
@@ -28,26 +29,32 @@ def ask(verb: Callable[[], str]) -> Answer:
 
 def render(swarm: SwarmControl, ready: bool) -> None:
     """One row of controls. `ready`: the engine takes turns."""
-    state = swarm.state()
+    state, author = swarm.state(), tab.author()
     now = time.monotonic()
     agents_key, agents = following.follow("swarm_agents", state.agents, now)
     speed_key, speed = following.follow("swarm_speed", state.speed, now)
     speeds = tuple(sorted({*SPEEDS, speed}))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         if state.running:
-            st.button("Stop swarm", key="swarm_stop", icon=":material/stop:", on_click=_press, args=(swarm.stop,))
+            st.button(
+                "Stop swarm",
+                key="swarm_stop",
+                icon=":material/stop:",
+                on_click=_press,
+                args=(partial(swarm.stop, author),),
+            )
         else:
             st.button(
                 "Start swarm", key="swarm_start", icon=":material/play_arrow:", type="primary",
-                on_click=_press, args=(swarm.start,), disabled=not ready,
+                on_click=_press, args=(partial(swarm.start, author),), disabled=not ready,
             )  # fmt: skip
         st.number_input(
             "Agents", min_value=0, max_value=MAX_AGENTS, step=1, value=agents, key=agents_key, width=130,
-            on_change=_moved, args=("swarm_agents", swarm.set_agents),
+            on_change=_moved, args=("swarm_agents", partial(swarm.set_agents, author=author)),
         )  # fmt: skip
         st.selectbox(
             "Speed", speeds, index=speeds.index(speed), key=speed_key, format_func="{:g}x".format, width=110,
-            on_change=_moved, args=("swarm_speed", swarm.set_speed),
+            on_change=_moved, args=("swarm_speed", partial(swarm.set_speed, author=author)),
             help="How fast agents think and tools answer; the engine itself always runs at full speed.",
         )  # fmt: skip
         st.button(

@@ -10,7 +10,7 @@ import streamlit as st
 from engine.control import Control
 from engine.snapshot import Snapshot, TurnRow
 from engine.turn import Phase, Priority, Tier, TurnId
-from panels import components, turn_detail
+from panels import components, tab, turn_detail
 from panels.asking import Answer, outcome
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
@@ -99,7 +99,7 @@ def undo_of(verb: Verb, before: TurnRow | None) -> Verb | None:
     return UNDO.get(verb)
 
 
-def perform(control: Control, verb: Verb, turn: int) -> Done:
+def perform(control: Control, verb: Verb, turn: int, author: str) -> Done:
     """Ask for the action and say in a sentence how it went."""
     asks = {
         "pause": control.pause,
@@ -112,7 +112,7 @@ def perform(control: Control, verb: Verb, turn: int) -> Done:
         refusal = Answer(f"{verb!r} is not an action; choose one of {', '.join(asks)}", "bad")
         return Done(TurnId(turn), refusal, None, control.snapshot.at)
     undo = undo_of(verb, _find(control.snapshot, turn))
-    future = asks[verb](TurnId(turn), author="page")
+    future = asks[verb](TurnId(turn), author=author)
     answer = outcome(future, f"{HINTS[verb][0]} turn {turn}")
     asked = Done(TurnId(turn), answer, undo, control.snapshot.at)
     return replace(asked, future=future) if answer.tone == "wait" else asked
@@ -151,7 +151,7 @@ def render(control: Control, snapshot: Snapshot, scale: Scale, theme: ThemeName)
     def act() -> None:
         clicked = st.session_state[KEY].action
         if clicked:
-            st.session_state[DONE] = perform(control, clicked["verb"], int(clicked["turn"]))
+            st.session_state[DONE] = perform(control, clicked["verb"], int(clicked["turn"]), tab.author())
 
     def look() -> None:
         clicked = st.session_state[KEY].look

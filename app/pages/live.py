@@ -11,6 +11,7 @@ from engine.snapshot import Sample, Snapshot
 from panels import (
     components,
     downloads,
+    effect_card,
     figures,
     hardware,
     knobs,
@@ -21,6 +22,7 @@ from panels import (
     stack,
     states,
     swarm,
+    tab,
     top,
     turns,
 )
@@ -43,6 +45,7 @@ class Reading:
 
 def page(deck: DeckView) -> None:
     state = page_state.adopt()
+    tab.open_tab(deck)
     with st.sidebar:
         st.markdown("## Parkdeck")
         _knobs(deck)
@@ -82,7 +85,7 @@ def _main(deck: DeckView) -> None:
     scale = scale_for(snapshot, state.scale)
     with st.container(gap="xsmall"):
         top.render(snapshot, state, deck.recording_problem(), theme, _looked)
-        said, played, figured, charted, tabled, sensed = (st.container() for _ in range(6))
+        said, played, figured, charted, effected, tabled, sensed = (st.container() for _ in range(7))
     with said:
         states.render(control, snapshot)
     if snapshot.bands is not None:
@@ -97,6 +100,8 @@ def _main(deck: DeckView) -> None:
                 stack.render(stack.stack_data(snapshot, samples, events, scale, state.window_s), theme)
             with beside:
                 side.render(snapshot, events, scale, theme, state.events == "moves")
+        with effected:
+            effect_card.render(control, snapshot, events, reading.samples, scale, theme)
         with tabled:
             turns.render(control, snapshot, scale, theme)
     with sensed:

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -98,21 +99,27 @@ def test_stop_leaves_no_thread_and_may_be_said_twice(deck: Deck) -> None:
 def test_the_swarms_buttons_answer_in_sentences(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
     authors: list[str] = []
     monkeypatch.setattr(deck.host, "note", lambda text, author: authors.append(author))
-    assert deck.swarm.set_agents(3) == "3 agents."
-    assert deck.swarm.set_speed(2.0) == "Speed 2×."
+    assert deck.swarm.set_agents(3, "tab 1") == "3 agents."
+    assert deck.swarm.set_speed(2.0, "tab 1") == "Speed 2×."
     assert deck.swarm.state().agents == 3
     with pytest.raises(Refused):
-        deck.swarm.set_agents(100_000)
+        deck.swarm.set_agents(100_000, "tab 1")
     assert deck.swarm.state().agents == 3
-    assert deck.swarm.start() == "Swarm started."
-    assert deck.swarm.stop().startswith("Swarm stopped")
-    assert authors == ["page"] * 4
+    assert deck.swarm.start("tab 1") == "Swarm started."
+    assert deck.swarm.stop("tab 1").startswith("Swarm stopped")
+    assert authors == ["tab 1"] * 4
 
 
 def test_a_swarm_that_waits_for_a_measurement_says_so(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
     assert deck.swarm.state().note == "The swarm is stopped."
     monkeypatch.setattr(deck.calibration, "_state", CalibrationState(running=True))
     assert "a swarm started now ends the measurement" in deck.swarm.state().note
+
+
+def test_tabs_that_open_at_once_have_names_of_their_own(deck: Deck) -> None:
+    with ThreadPoolExecutor(16) as tabs:
+        names = list(tabs.map(lambda _: deck.next_tab(), range(64)))
+    assert sorted(names, key=lambda name: int(name.removeprefix("tab "))) == [f"tab {i}" for i in range(1, 65)]
 
 
 def test_an_unknown_workload_is_refused_with_the_names() -> None:

@@ -67,7 +67,7 @@ def test_failed_shows_the_reason_keeps_the_data_and_restarts() -> None:
     assert "block 17 is held twice" in texts(tab)
     assert button(tab, "Start swarm" if not deck.swarm.state().running else "Stop swarm")
     button(tab, "Restart the engine").click().run()
-    assert deck.control.calls == [("restart", None, None)]
+    assert deck.control.calls == [("restart", None, None, "tab 1")]
     assert deck.control.state == HostState.STARTING
 
 
@@ -93,7 +93,7 @@ def test_the_model_box_restarts_with_what_was_typed() -> None:
     tab = open_page(deck)
     next(t for t in tab.text_input if t.key == "model_wanted").input("  /models/other.gguf ")
     button(tab, "Load and restart").click().run()
-    assert deck.control.calls == [("restart", "/models/other.gguf", "torch")]
+    assert deck.control.calls == [("restart", "/models/other.gguf", "torch", "tab 1")]
 
 
 def test_a_model_that_is_refused_says_so_in_the_box_and_nothing_restarts() -> None:
@@ -114,7 +114,7 @@ def test_a_start_that_failed_offers_the_model_that_ran_before() -> None:
     deck.control.ran_before = "SmolLM2-135M"
     tab = open_page(deck)
     button(tab, "Back to SmolLM2-135M").click().run()
-    assert deck.control.calls == [("restart", None, None)]
+    assert deck.control.calls == [("restart", None, None, "tab 1")]
 
 
 def test_the_swarms_buttons_reach_it_and_a_refusal_is_a_sentence() -> None:

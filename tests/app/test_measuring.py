@@ -77,7 +77,7 @@ def over(measuring: Measuring) -> None:
 
 def test_it_stops_the_swarm_writes_the_card_and_starts_the_swarm_again(host: Host) -> None:
     measuring, swarm = made(host)
-    assert measuring.start() == "Measuring this machine."
+    assert measuring.start("tab 1") == "Measuring this machine."
     over(measuring)
     state = measuring.state()
     assert (state.problem, state.written[:8]) == ("", "Measured")
@@ -92,7 +92,7 @@ def test_it_stops_the_swarm_writes_the_card_and_starts_the_swarm_again(host: Hos
 
 def test_a_swarm_that_did_not_run_is_not_started(host: Host) -> None:
     measuring, swarm = made(host, running=False)
-    measuring.start()
+    measuring.start("tab 1")
     over(measuring)
     assert swarm.calls == ["stop"]
 
@@ -110,11 +110,11 @@ def test_one_runs_at_a_time_and_a_cancel_writes_nothing(host: Host) -> None:
         return measure(control, SHORT, report, cancelled)
 
     measuring, swarm = made(host, how=waits)
-    measuring.start()
+    measuring.start("tab 1")
     assert busy.wait(WAIT_S)
     assert (measuring.state().running, measuring.state().fraction, measuring.state().note) == (True, 0.5, "copies")
     with pytest.raises(Refused, match="being measured already"):
-        measuring.start()
+        measuring.start("tab 1")
     measuring.cancel()
     over(measuring)
     assert "called off; nothing was written" in measuring.state().problem
@@ -129,7 +129,7 @@ def test_a_fault_is_a_sentence_and_the_swarm_goes_on(host: Host) -> None:
         raise ZeroDivisionError("by nothing")
 
     measuring, swarm = made(host, how=breaks)
-    measuring.start()
+    measuring.start("tab 1")
     over(measuring)
     assert measuring.state().problem == "the measurement failed: by nothing"
     assert swarm.calls == ["stop", "start"]
@@ -147,7 +147,7 @@ def test_a_swarm_that_does_not_start_again_is_said_and_the_measuring_is_over(hos
         return CARD
 
     measuring = Measuring(host, Stuck(host, running=True), how)  # type: ignore[arg-type]
-    measuring.start()
+    measuring.start("tab 1")
     over(measuring)
     said = "the swarm did not start again: no thread"
     assert measuring.state().problem == (f"no room; {said}" if breaks else said)
@@ -174,7 +174,7 @@ def test_turns_of_others_are_not_ended(host: Host, monkeypatch: pytest.MonkeyPat
         assert time.monotonic() < deadline
         time.sleep(0.01)
     measuring, _ = made(host, running=False)
-    measuring.start()
+    measuring.start("tab 1")
     over(measuring)
     assert measuring.state().problem.startswith("measuring needs an engine without turns and has 1 open turn;")
     assert host.cancel(turn).result(WAIT_S)
@@ -200,7 +200,7 @@ def test_a_turn_that_the_engine_takes_after_the_swarm_has_stopped_is_waited_for(
             return super().stop(author)
 
     measuring = Measuring(host, Late(host, running=False), quickly)  # type: ignore[arg-type]
-    measuring.start()
+    measuring.start("tab 1")
     over(measuring)
     assert (measuring.state().problem, measuring.state().written[:8]) == ("", "Measured")
 
@@ -212,7 +212,7 @@ def test_closing_leaves_the_swarm_stopped(host: Host) -> None:
         raise Refused("called off")
 
     measuring, swarm = made(host, how=waits)
-    measuring.start()
+    measuring.start("tab 1")
     measuring.close()
     over(measuring)
     assert swarm.calls == ["stop"]
@@ -222,5 +222,5 @@ def test_an_engine_that_does_not_run_is_refused(host: Host) -> None:
     measuring, swarm = made(host, running=False)
     host.stop(WAIT_S)
     with pytest.raises(Refused, match="the engine does not run; start it"):
-        measuring.start()
+        measuring.start("tab 1")
     assert swarm.calls == []

@@ -170,8 +170,9 @@ def test_a_fault_of_the_engine_stops_it_loudly_and_a_restart_heals(
         host.submit(ask()).result(WAIT_S)
     assert "ZeroDivisionError" in capsys.readouterr().err
     monkeypatch.undo()
-    host.restart()
+    host.restart(author="tab 1")
     host.wait_ready(WAIT_S)
+    assert (host.events()[0].text, host.events()[0].author) == ("torch ready on torch", "tab 1")
     assert (host.snapshot.knobs.max_running, host.snapshot.knobs.policy) == (3, "resident-only")
     again = Ear()
     host.submit(ask(), again).result(WAIT_S)

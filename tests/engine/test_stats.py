@@ -3,7 +3,7 @@
 import pytest
 
 from engine.snapshot import Rates
-from engine.stats import Stats, quantile
+from engine.stats import DISTINCT_KEPT, Stats, quantile
 from engine.turn import Priority
 
 
@@ -46,3 +46,32 @@ def test_quantiles() -> None:
     assert quantile([], 0.5) is None
     assert quantile([3.0], 0.95) == 3.0
     assert quantile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
+
+
+def test_the_latencies_of_a_sample_are_those_since_the_one_before() -> None:
+    stats = Stats(0.0)
+    for seconds in (0.04, 0.02, 0.04):
+        stats.next_token(1.0, seconds)
+    assert stats.new_latencies() == ((0.02, 1), (0.04, 2))
+    assert stats.new_latencies() == ()
+    assert stats.rates(1.0).itl_p50 == pytest.approx(0.04)
+
+
+def test_a_latency_that_a_change_lies_in_is_of_neither_side() -> None:
+    stats = Stats(0.0)
+    stats.cut(5.0)
+    stats.next_token(5.1, 0.3)
+    stats.next_token(5.2, 0.1)
+    assert stats.new_latencies() == ((0.1, 1),)
+
+
+def test_many_different_latencies_are_told_in_few_and_none_is_lost() -> None:
+    stats = Stats(0.0)
+    values = [0.01 + 0.0001 * i for i in range(1000)]
+    for seconds in values:
+        stats.next_token(10.0, seconds)
+    told = stats.new_latencies()
+    assert len(told) <= DISTINCT_KEPT
+    assert sum(count for _, count in told) == 1000
+    assert sum(s * n for s, n in told) == pytest.approx(sum(values))
+    assert told == tuple(sorted(told))

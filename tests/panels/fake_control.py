@@ -176,8 +176,10 @@ class FakeControl:
             return future
         for name in changes:
             old, new = getattr(self.knobs, name), getattr(changed, name)
-            event = _event(self.at, EventKind.KNOB, change(name, old, new), name=name, old=str(old), new=str(new))
-            self.extra_events.append(event)
+            if old != new:
+                told: dict[str, Any] = {"author": author, "name": name, "old": str(old), "new": str(new)}
+                told["seconds"] = 0.038 if name == "kv_dtype" else 0.0
+                self.extra_events.append(_event(self.at, EventKind.KNOB, change(name, old, new), **told))
         self.knobs = changed
         future.set_result(changed)
         return future
@@ -210,8 +212,8 @@ class FakeControl:
         self.calls.append(("note", text, author))
         return _done(None)
 
-    def restart(self, model: str | None = None, backend: str | None = None) -> None:
-        self.calls.append(("restart", model, backend))
+    def restart(self, model: str | None = None, backend: str | None = None, author: str = "api") -> None:
+        self.calls.append(("restart", model, backend, author))
         if self.refuse is not None:
             raise ModelError(self.refuse)
         self.state = HostState.STARTING
@@ -267,6 +269,8 @@ class FakeControl:
             blocked=0 if self.empty else int(at >= 96),
             counters=Counters() if self.empty else _counters(at),
             rates=Rates() if self.empty else _rates(at),
+            itl=() if self.empty else _itl(at, dtype),
+            paused_fit=max(0, int((ARENA / per_token - kv) // AVERAGE)),
         )  # fmt: skip
 
     def _fit(self, dtype: KVDtype, bands: Bands) -> int:
@@ -344,10 +348,16 @@ def _rates(at: float) -> Rates:
     )  # fmt: skip
 
 
+def _itl(at: float, dtype: KVDtype) -> tuple[tuple[float, int], ...]:
+    """Seconds and tokens of a sample's three steps; q8 takes a little longer."""
+    each = 0.082 + 0.004 * math.sin(at / 3) + 0.006 * (dtype is KVDtype.Q8)
+    return tuple(sorted((each + 0.003 * step, 8) for step in range(3)))
+
+
 def _script_events() -> tuple[Event, ...]:
     return (
         _event(0.1, EventKind.ENGINE, "SmolLM2-135M-Instruct ready on torch", author="engine"),
-        _event(1.0, EventKind.SWARM, "swarm started: 12 agents at speed 1", author="page"),
+        _event(1.0, EventKind.SWARM, "swarm started: 12 agents at speed 1"),
         _event(20.0, EventKind.PREEMPT, "preempt agent 4 for agent 12", author="governor", turn=TurnId(9)),
         _event(38.0, EventKind.PREEMPT, "preempt agent 2 for agent 11", author="governor", turn=TurnId(10)),
         _event(48.0, EventKind.KNOB, "High watermark 100 → 95 %", name="high_watermark", old="1.0", new="0.95"),
@@ -361,7 +371,7 @@ def _script_events() -> tuple[Event, ...]:
     )  # fmt: skip
 
 
-def _event(at: float, kind: EventKind, text: str, author: str = "page", **more: Any) -> Event:
+def _event(at: float, kind: EventKind, text: str, author: str = "tab 1", **more: Any) -> Event:
     return Event(at, START_UTC + at, int(at * 20), kind, author, text, **more)
 
 

@@ -17,20 +17,25 @@ class FakeSwarm:
         default_factory=lambda: SwarmState(True, 16, 1.0, "swarm", "swarm: 12 turns live, 4 blocked, 44 done")
     )
     calls: list[tuple[str, float]] = field(default_factory=list)
+    authors: list[str] = field(default_factory=list)
 
     def state(self) -> SwarmState:
         return self.now
 
-    def start(self) -> str:
+    def start(self, author: str) -> str:
+        self.authors.append(author)
         return self._take("start", 1, running=True)
 
-    def stop(self) -> str:
+    def stop(self, author: str) -> str:
+        self.authors.append(author)
         return self._take("stop", 0, running=False)
 
-    def set_agents(self, agents: int) -> str:
+    def set_agents(self, agents: int, author: str) -> str:
+        self.authors.append(author)
         return self._take("agents", agents, agents=agents)
 
-    def set_speed(self, speed: float) -> str:
+    def set_speed(self, speed: float, author: str) -> str:
+        self.authors.append(author)
         return self._take("speed", speed, speed=speed)
 
     def foreground_turn(self) -> str:
@@ -55,7 +60,7 @@ class FakeCalibration:
     def state(self) -> CalibrationState:
         return self.now
 
-    def start(self) -> str:
+    def start(self, author: str) -> str:
         if self.now.running:
             raise Refused("this machine is being measured already; wait for it or cancel it")
         return self._take("start", CalibrationState(running=True, fraction=0.0, note="stopping the swarm"))
@@ -93,6 +98,11 @@ class FakeDeck:
     )
 
     problem: str | None = None
+    tabs: int = 0
+
+    def next_tab(self) -> str:
+        self.tabs += 1
+        return f"tab {self.tabs}"
 
     def hardware(self) -> HardwareSample | None:
         return self.reading

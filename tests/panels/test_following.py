@@ -11,6 +11,7 @@ from engine.errors import BadKnob
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
 from engine.snapshot import Snapshot
+from panels.tab import KEY as TAB_NAME
 from tests.panels.fake_control import FakeControl
 
 Tab = AppTest
@@ -25,9 +26,11 @@ def sidebar() -> None:
     knobs.render(control, control.snapshot)
 
 
-def open_tab(control: FakeControl) -> Tab:
+def open_tab(control: FakeControl, name: str | None = None) -> Tab:
     tab = AppTest.from_function(sidebar, default_timeout=30)
     tab.session_state["control"] = control
+    if name is not None:
+        tab.session_state[TAB_NAME] = name
     tab.run()
     assert not tab.exception
     return tab
@@ -114,15 +117,30 @@ def test_a_refusal_is_gone_after_the_next_good_change() -> None:
         assert not tab.error
 
 
-def test_the_switch_of_precision_says_what_it_brought() -> None:
+def line(tab: Tab) -> str:
+    """What stands under the knobs."""
+    return str(tab.caption[0].value).replace("\\", "")
+
+
+def test_the_line_under_the_knobs_says_what_was_changed_and_how_long_it_took() -> None:
     control = FakeControl(at=60.0)
     tab = open_tab(control)
-    fits = dict(control.snapshot.paused_fit_by_dtype)
     widget(tab, "button_group", "kv_dtype").set_value("q8").run()
     tab.run()
-    text = tab.caption[0].value
-    assert text.startswith("KV precision fp16 → q8 in n/a; headroom ")
-    assert text.endswith(f"paused that fit {fits[KVDtype.FP16]} → {fits[KVDtype.Q8]}")
+    assert line(tab) == "KV precision fp16 → q8 in 38.0 ms"
+
+
+def test_another_tabs_change_is_told_with_its_author() -> None:
+    control = FakeControl(at=10.0)
+    tab, other = open_tab(control), open_tab(control, "tab 2")
+    assert line(tab) == "Changes take effect at the next token boundary."
+    widget(other, "slider", "low_watermark").set_value(70).run()
+    assert line(other) == "Low watermark 90 → 70 %"
+    tab.run()
+    assert line(tab) == "Low watermark 90 → 70 %, by tab 2"
+    widget(tab, "number_input", "max_running").set_value(4).run()
+    assert line(tab) == "Slots 8 → 4"
+    assert [call[2] for call in control.calls] == ["tab 2", "page"]
 
 
 def test_the_snapshot_from_before_the_change_does_not_pull_the_widget_back() -> None:

@@ -177,7 +177,7 @@ def test_another_tabs_change_shows_beside_a_draft_and_in_the_other_widgets() -> 
     tab.run()
     assert widget(tab, "slider", "low_watermark").key == key
     assert widget(tab, "slider", "low_watermark").value == 50
-    assert "not applied], engine: 70 %" in text(tab)
+    assert "not applied], engine: 70 %, by api" in text(tab)
     assert widget(tab, "number_input", "max_running").value == 4
     for _ in range(3):
         tab.run()

@@ -149,7 +149,8 @@ def test_knob_changes_are_marked_with_their_new_value() -> None:
     layout = stack.figure(data_at(112.0)).layout
     knobs = [e for e in control.events() if e.kind == EventKind.KNOB]
     marks = [note for note in layout.annotations if note.hovertext]
-    assert [(note.text, note.hovertext) for note in marks] == [("high 95 %", knobs[0].text), ("q8", knobs[1].text)]
+    told = [f"{event.text}, by tab 1" for event in knobs]
+    assert [(note.text, note.hovertext) for note in marks] == [("high 95 %", told[0]), ("q8", told[1])]
     assert [shape.x0 for shape in layout.shapes] == [note.x for note in marks]
     assert layout.shapes[0].x0 == pytest.approx((START_UTC + 48.0) * 1000)
     assert all((note.y, note.yanchor) == (1, "bottom") for note in marks)

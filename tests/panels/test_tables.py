@@ -65,18 +65,18 @@ def test_an_action_keeps_its_column_and_says_whether_it_applies() -> None:
 @pytest.mark.parametrize("verb", ["pause", "resume", "swap_out", "drop", "cancel"])
 def test_an_action_reaches_the_engine_and_answers_in_a_sentence(verb: turns.Verb) -> None:
     control = FakeControl(at=75.0)
-    done = turns.perform(control, verb, 4)
-    assert control.calls == [(verb, 4, "page")]
+    done = turns.perform(control, verb, 4, "tab 2")
+    assert control.calls == [(verb, 4, "tab 2")]
     assert (done.answer.tone, done.turn, done.future) == ("good", 4, None)
     assert "turn 4" in done.answer.text
 
 
 def test_a_refused_action_shows_the_engines_sentence_and_has_no_undo() -> None:
     control = FakeControl(at=75.0, refuse="turn 4 is not known; it has ended")
-    refused = turns.perform(control, "pause", 4)
+    refused = turns.perform(control, "pause", 4, "tab 2")
     assert refused.answer == asking.Answer("turn 4 is not known; it has ended", "bad")
     assert turns.may_undo(refused, control.snapshot) is None
-    assert turns.perform(control, "explode", 4).answer.tone == "bad"  # type: ignore[arg-type]
+    assert turns.perform(control, "explode", 4, "tab 2").answer.tone == "bad"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -93,21 +93,21 @@ def test_a_refused_action_shows_the_engines_sentence_and_has_no_undo() -> None:
 )
 def test_what_can_be_taken_back_has_an_undo(verb: turns.Verb, turn: int, undo: turns.Verb | None) -> None:
     control = FakeControl(at=75.0)
-    done = turns.perform(control, verb, turn)
+    done = turns.perform(control, verb, turn, "tab 2")
     assert turns.may_undo(done, control.snapshot) == undo
     if undo:
         before = {row.id: row.held for row in FakeControl(at=75.0).snapshot.turns}[TurnId(turn)]
-        turns.perform(control, undo, turn)
+        turns.perform(control, undo, turn, "tab 2")
         assert {row.id: row.held for row in control.snapshot.turns}[TurnId(turn)] == before
 
 
 def test_an_undo_goes_when_somebody_else_was_faster() -> None:
     control = FakeControl(at=75.0)
-    done = turns.perform(control, "pause", 4)
+    done = turns.perform(control, "pause", 4, "tab 2")
     control.resume(TurnId(4))
     control.advance(1.0)
     assert turns.may_undo(done, control.snapshot) is None
-    paused = turns.perform(control, "pause", 4)
+    paused = turns.perform(control, "pause", 4, "tab 2")
     control.cancel(TurnId(4))
     assert turns.may_undo(paused, control.snapshot) is None
 

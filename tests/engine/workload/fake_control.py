@@ -216,7 +216,7 @@ class FakeControl:
         future.set_result(None)
         return future
 
-    def restart(self, model: str | None = None, backend: str | None = None) -> None:
+    def restart(self, model: str | None = None, backend: str | None = None, author: str = "api") -> None:
         raise AssertionError("the swarm restarts nothing")
 
 

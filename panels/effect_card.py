@@ -1,0 +1,130 @@
+"""The effect card: what the latest change of knobs did, below the chart of every tab, with its undo. Figures come from
+engine/effect.py, their words from effect_words.py."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import streamlit as st
+
+from engine.changes import Change, changes, latest_change, overruled
+from engine.control import Control
+from engine.effect import Effect, Stage, effect
+from engine.events import Event
+from engine.knobs import LABELS
+from engine.snapshot import Sample, Snapshot
+from panels import components, effect_words, tab
+from panels.asking import Answer, outcome
+from panels.palette import ThemeName, palette
+from panels.preview_words import in_unit
+from panels.scale import Scale
+from panels.units import clock
+
+KEY = "effect"
+DISMISSED = "effect_dismissed"
+MEASURED = "effect_measured"
+TOLD = "effect_told"
+TOLD_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What became of this tab's last undo, asked at `at`, engine clock; `future`: while it is not carried out."""
+
+    answer: Answer
+    at: float
+    future: "Future[Any] | None" = None
+
+
+def undo(control: Control, key: str, author: str) -> Undone:
+    """Set the knobs of the change named `key` back, unless one of them was set again since."""
+    at = control.snapshot.at
+    known = changes(control.events())
+    change = next((found for found in known if found.key == key), None)
+    if change is None:
+        return Undone(Answer("Not undone: that change is no longer known; set the knobs by hand.", "bad"), at)
+    since = overruled(change, known)
+    if since is not None:
+        return Undone(Answer(f"Not undone: {_set_again(*since)}.", "bad"), at)
+    future = control.set_knobs(change.old, author=author)
+    answer = outcome(future, "Undo")
+    if answer.tone == "good":
+        answer = Answer(f"Undone: {_back(change)}.")
+    return Undone(answer, at, future if answer.tone == "wait" else None)
+
+
+def settled(undone: Undone) -> Undone:
+    """The same with its answer, once it has been carried out."""
+    if undone.future is None or not undone.future.done():
+        return undone
+    return replace(undone, answer=outcome(undone.future, "Undo", patience=0), future=None)
+
+
+def card(shown: Effect, snapshot: Snapshot, scale: Scale, undone: Undone | None) -> dict[str, Any]:
+    """What the element shows."""
+    change = shown.change
+    recent = undone is not None and snapshot.at - undone.at < TOLD_S
+    return {
+        "key": change.key,
+        "title": change.text,
+        "meta": [tab.by(change.author), f"{clock(change.utc)} UTC", f"step {change.step:,}", effect_words.took(shown)],
+        "cells": [asdict(cell) for cell in effect_words.cells(shown, scale, snapshot.bands)],
+        "note": effect_words.note(shown),
+        "told": undone.answer.text if undone and recent else "",
+        "tone": undone.answer.tone if undone and recent else "",
+        "can_undo": snapshot.state.serving,
+    }
+
+
+def render(
+    control: Control,
+    snapshot: Snapshot,
+    events: Sequence[Event],
+    samples: Sequence[Sample],
+    scale: Scale,
+    theme: ThemeName,
+) -> None:
+    """Of the latest change; nothing before the first, and once it is dismissed in this tab. All of one reading."""
+    change = latest_change(events)
+    if change is None or st.session_state.get(DISMISSED) == change.key:
+        return
+    undone: Undone | None = st.session_state.get(TOLD)
+    if undone is not None:
+        undone = st.session_state[TOLD] = settled(undone)
+    data = card(_measured(snapshot, events, samples, change), snapshot, scale, undone)
+
+    def take_back() -> None:
+        if key := st.session_state[KEY].undo:
+            st.session_state[TOLD] = undo(control, key, tab.author())
+
+    def dismiss() -> None:
+        if key := st.session_state[KEY].dismiss:
+            st.session_state[DISMISSED] = key
+
+    data["colours"] = components.colours(palette(theme))
+    components.effect(data, key=KEY, on_undo=take_back, on_dismiss=dismiss)
+
+
+def _measured(snapshot: Snapshot, events: Sequence[Event], samples: Sequence[Sample], change: Change) -> Effect:
+    """Once it is complete it stays, though the samples of its time are thinned later."""
+    kept: Effect | None = st.session_state.get(MEASURED)
+    if kept is not None and kept.change == change:
+        return kept
+    shown = effect(change, events, samples, snapshot.at)
+    if shown.stage is Stage.DONE:
+        st.session_state[MEASURED] = shown
+    return shown
+
+
+def _set_again(event: Event, since: Change) -> str:
+    name = event.name or ""
+    return f"{LABELS[name]} was changed since {tab.by(since.author)}, to {_value(name, since)}, at step {since.step:,}"
+
+
+def _value(name: str, change: Change) -> str:
+    return next(event.text for event in change.events if event.name == name).partition(" → ")[2]
+
+
+def _back(change: Change) -> str:
+    return ", ".join(f"{LABELS[name]} is {in_unit(name, value)} again" for name, value in change.old.items())
