@@ -1,7 +1,6 @@
 """Builds what panels read: the Snapshot and the charts' samples. Bands are sums over what each turn really holds."""
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from engine.backends.base import DeviceMemory, Holding
 from engine.core import Core
@@ -9,10 +8,10 @@ from engine.geometry import BlockLayout, KVDtype, blocks_for
 from engine.ledger import LiveTurn
 from engine.policies import policies
 from engine.snapshot import Bands, CardScale, HostState, Sample, Snapshot, TurnRow
+from engine.thinning import SampleStore
 from engine.turn import Phase, Tier
 
 SAMPLE_EVERY_S = 0.25
-SAMPLES_KEPT = 4800
 
 
 class Publisher:
@@ -32,7 +31,13 @@ class Publisher:
         self._card = card
         self._average_tokens = average_tokens
         self._on_sample = on_sample
-        self.samples: deque[Sample] = deque(maxlen=SAMPLES_KEPT)
+        self._sampled_at = float("-inf")
+        self._store = SampleStore()
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Of the charts, thinned; from any thread."""
+        return self._store.samples
 
     def snapshot(self, state: HostState, stalled: str | None, behind: int) -> Snapshot:
         """The engine as it is now; takes a sample too when one is due."""
@@ -69,7 +74,8 @@ class Publisher:
             warning=warning,
             recorder_behind=behind,
         )
-        if not self.samples or at - self.samples[-1].at >= SAMPLE_EVERY_S:
+        if at - self._sampled_at >= SAMPLE_EVERY_S:
+            self._sampled_at = at
             self._sample(snapshot, bands, memory)
         return snapshot
 
@@ -91,12 +97,8 @@ class Publisher:
             counters=snapshot.counters,
             rates=snapshot.rates,
         )
-        self.samples.append(sample)
+        self._store.add(sample)
         self._on_sample(sample)
-
-
-def samples_since(samples: Sequence[Sample], since: float) -> tuple[Sample, ...]:
-    return tuple(s for s in tuple(samples) if s.at > since)
 
 
 def other_dtype(dtype: KVDtype) -> KVDtype:

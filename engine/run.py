@@ -86,7 +86,7 @@ class Run:
         return self._core.model if self._core else None
 
     def samples(self) -> Sequence[Sample]:
-        return self._publisher.samples.copy() if self._publisher else ()
+        return self._publisher.samples if self._publisher else ()
 
     def events(self) -> Sequence[Event]:
         return self._core.events.copy() if self._core else ()
