@@ -1,4 +1,4 @@
-"""The app in a process of its own, as `streamlit run app` starts it, under the steady load."""
+"""The app in a process of its own, as `streamlit run app` starts it, under a given load."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from types import TracebackType
 import psutil
 
 from app.bench.spans import Reading
-from app.bench.steady import steady_load
 from engine.errors import Refused
 from engine.workload.format import dump_workload
+from engine.workload.script import Workload
 
 APP = Path(__file__).resolve().parents[1]
 PREFIX = "PARKDECK_"
@@ -32,18 +32,18 @@ LOG_TAIL = 2_000
 class Served:
     """Use as a context manager. Raises Refused when the app does not start, with the end of what it printed."""
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, load: Workload) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="parkdeck-bench-")
         here = Path(self._folder.name)
-        load = here / "steady.jsonl"
-        load.write_text(dump_workload(steady_load()), encoding="utf-8")
+        written = here / "load.jsonl"
+        written.write_text(dump_workload(load), encoding="utf-8")
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._log = here / "log.txt"
         command = [sys.executable, "-m", "streamlit", "run", str(APP), "--server.port", str(port)]
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, env=_environment(os.environ, here, load, backend), stdout=output, stderr=subprocess.STDOUT
+                command, env=_environment(os.environ, here, written, backend), stdout=output, stderr=subprocess.STDOUT
             )
         self._counted = psutil.Process(self._process.pid)
 
@@ -85,6 +85,13 @@ class Served:
         """Of all cores, since the start."""
         times = self._counted.cpu_times()
         return float(times.user + times.system)
+
+    def rss(self) -> int:
+        """Bytes of its process in memory now."""
+        return int(self._counted.memory_info().rss)
+
+    def threads(self) -> int:
+        return int(self._counted.num_threads())
 
     def _health(self) -> dict[str, float | str] | None:
         try:
