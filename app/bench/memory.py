@@ -15,7 +15,7 @@ from app.bench.growth import SETTLES_S, Growth, growth
 from app.bench.overhead import CHART_SHOWN, tabs
 from app.bench.page_client import REFRESH_HZ
 from app.bench.report import Bench
-from app.bench.served import Served
+from app.bench.served import Served, ServerMemory
 from engine.errors import Refused
 
 TURNS = 200
@@ -37,11 +37,10 @@ DRAWN = """(() => {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`at`: seconds since the first; bytes and counts; `drawn`, `page` None: no browser."""
+    """`at`: seconds since the first; `drawn`, `page` None: no browser."""
 
     at: float
-    server: int
-    threads: int
+    server: ServerMemory
     drawn: int | None
     page: PageMemory | None
 
@@ -71,14 +70,13 @@ def follow(served: Served, browser: Chromium | None, seconds: float, bench: Benc
     readings: list[Reading] = []
     for number in range(READINGS + 1):
         time.sleep(max(0.0, began + number * seconds / READINGS - time.monotonic()))
-        served.read()
         drawn = int(browser.value(DRAWN)) if browser else None
         page = browser.memory() if browser else None
-        readings.append(Reading(time.monotonic() - began, served.rss(), served.threads(), drawn, page))
+        readings.append(Reading(time.monotonic() - began, served.memory(), drawn, page))
         if number and number % (READINGS // SHOWN_READINGS) == 0:
             if drawn is not None and drawn == readings[-READINGS // SHOWN_READINGS].drawn:
                 raise Refused("the browser's page stood still; its memory cannot be told")
-            bench.say(f"{readings[-1].at / 60:.1f} min: server {readings[-1].server / MB:.0f} MB")
+            bench.say(_progress(readings[-1]))
     return readings
 
 
@@ -86,13 +84,15 @@ def report(bench: Bench, readings: Sequence[Reading], turns: int, client_hz: flo
     for one in readings[:: READINGS // SHOWN_READINGS]:
         bench.row(
             minute=round(one.at / 60, 1),
-            server_MB=round(one.server / MB, 1),
-            threads=one.threads,
+            live_turns=one.server.live_turns,
+            threads=one.server.threads,
+            server_MB=round(one.server.own / MB, 1),
+            host_pool_MB=round(one.server.host_pool / MB, 1),
             renderer_MB=round(one.page.renderer / MB, 1) if one.page else None,
             js_heap_MB=round(one.page.heap / MB, 2) if one.page else None,
             dom_nodes=one.page.nodes if one.page else None,
         )
-    measures = {"server": [one.server / MB for one in readings]}
+    measures = {"server": [one.server.own / MB for one in readings]}
     pages = [one.page for one in readings if one.page]
     if pages:
         measures |= {"renderer": [p.renderer / MB for p in pages], "JS heap": [p.heap / MB for p in pages]}
@@ -105,7 +105,8 @@ def report(bench: Bench, readings: Sequence[Reading], turns: int, client_hz: flo
     browser = f"Chromium drew {drawn / readings[-1].at:.2f} charts a second" if drawn else "no Chromium was found"
     bench.note(
         f"Load: {turns} live turns. {browser}, the scripted tab got {client_hz:.2f} a second of the {REFRESH_HZ:g} it "
-        f"asks for. The browser is read right after a collection. Flat: less than {FLAT_MB:g} MB grown from minute "
+        f"asks for. The server is its process without the pages of the host pool, which turns fill up to its "
+        f"size. The browser is read right after a collection. Flat: less than {FLAT_MB:g} MB grown from minute "
         f"{SETTLES_S / 60:g} (the middle of a shorter run) to the end, medians of a quarter of that time each."
     )
     if bench.quick:
@@ -113,6 +114,11 @@ def report(bench: Bench, readings: Sequence[Reading], turns: int, client_hz: flo
         return
     for name, grown in found.items():
         bench.target(f"{name}: MB grown", round(grown.grown, 2) if grown else float("nan"), "<=", FLAT_MB)
+
+
+def _progress(one: Reading) -> str:
+    page = f", renderer {one.page.renderer / MB:.1f}, JS heap {one.page.heap / MB:.2f}" if one.page else ""
+    return f"{one.at / 60:.1f} min: server {one.server.own / MB:.1f} MB{page}"
 
 
 def _said(name: str, grown: Growth) -> str:

@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -27,6 +28,20 @@ KEPT = frozenset({"PARKDECK_MODEL", "PARKDECK_CACHE_DIR"})
 READY_WITHIN_S = 600.0
 ENDS_WITHIN_S = 15.0
 LOG_TAIL = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMemory:
+    """Bytes of its process in memory, `host_pool` of them the pages that parked turns have ever filled."""
+
+    rss: int
+    host_pool: int
+    threads: int
+    live_turns: int
+
+    @property
+    def own(self) -> int:
+        return self.rss - self.host_pool
 
 
 class Served:
@@ -76,9 +91,7 @@ class Served:
 
     def read(self) -> Reading:
         """Raises Refused when the app does not answer or its engine no longer runs."""
-        health = self._health()
-        if health is None or health.get("state") != "running":
-            raise Refused(f"the app's engine does not run any more ({health}): {self._printed()}")
+        health = self._serving()
         return Reading(float(health["at_s"]), int(health["generated_tokens"]))
 
     def cpu_seconds(self) -> float:
@@ -86,12 +99,17 @@ class Served:
         times = self._counted.cpu_times()
         return float(times.user + times.system)
 
-    def rss(self) -> int:
-        """Bytes of its process in memory now."""
-        return int(self._counted.memory_info().rss)
+    def memory(self) -> ServerMemory:
+        """Raises Refused as `read` does."""
+        health = self._serving()
+        rss, threads = int(self._counted.memory_info().rss), int(self._counted.num_threads())
+        return ServerMemory(rss, int(health["host_held_bytes"]), threads, int(health["live_turns"]))
 
-    def threads(self) -> int:
-        return int(self._counted.num_threads())
+    def _serving(self) -> dict[str, float | str]:
+        health = self._health()
+        if health is None or health.get("state") != "running":
+            raise Refused(f"the app's engine does not run any more ({health}): {self._printed()}")
+        return health
 
     def _health(self) -> dict[str, float | str] | None:
         try:
