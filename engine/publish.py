@@ -39,7 +39,7 @@ class Publisher:
         """Of the charts, thinned; from any thread."""
         return self._store.samples
 
-    def snapshot(self, state: HostState, stalled: str | None, behind: int) -> Snapshot:
+    def snapshot(self, state: HostState, stalled: str | None, behind: int, *, sampling: bool = True) -> Snapshot:
         """The engine as it is now; takes a sample too when one is due."""
         core = self._core
         at = core.clock.now()
@@ -74,7 +74,7 @@ class Publisher:
             warning=warning,
             recorder_behind=behind,
         )
-        if at - self._sampled_at >= SAMPLE_EVERY_S:
+        if sampling and at - self._sampled_at >= SAMPLE_EVERY_S:
             self._sampled_at = at
             self._sample(snapshot, bands, memory)
         return snapshot

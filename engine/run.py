@@ -156,7 +156,8 @@ class Run:
     def _assemble(self, body: Body) -> tuple[Core, Commands, Loop, Publisher]:
         core = core_over(body, self._clock, self._config.knobs, self._on_event, self._on_interval)
         publisher = Publisher(self.session, core, body.card, self._config.body.average_turn_tokens, self._on_sample)
-        first = publisher.snapshot(HostState.IDLE, None, 0)
+        # The sinks do not know the session yet, so a sample would be booked under the one before.
+        first = publisher.snapshot(HostState.IDLE, None, 0, sampling=False)
         self._each_sink(lambda sink: sink.begin(self.session, first))
         self._core, self._publisher = core, publisher
         # What the start has made lives as long as the engine: no later collection needs to look at it again. An engine
