@@ -184,12 +184,14 @@ def bench(
     full: Annotated[bool, typer.Option("--full", help="As long as it takes.")] = False,
     as_json: JsonOption = False,
     backend: BackendOption = "torch",
+    minutes: Annotated[float | None, typer.Option("--minutes", min=0.2, max=1440, help="memory: for so long.")] = None,
+    turns: Annotated[int | None, typer.Option("--turns", min=1, max=256, help="memory: live turns.")] = None,
 ) -> None:
     """Measure one promise: exit status 0 all targets met, 1 one missed, 2 it could not run."""
     from engine.kernels.threads import configure_threads
 
     configure_threads()
-    from app.bench import benches
+    from app.bench import OPTIONS, benches
     from app.bench.report import Depth, run_bench
     from engine.errors import Refused
 
@@ -201,8 +203,12 @@ def bench(
         raise Refused(f"there is no bench {name!r}; choose one of {', '.join(known)}")
     if quick and full:
         raise Refused("--quick and --full exclude each other; give one of them")
+    asked = {"minutes": minutes, "turns": turns}
+    own = {option: float(value) for option, value in asked.items() if value is not None}
+    if alien := sorted(own.keys() - OPTIONS.get(name, frozenset())):
+        raise Refused(f"the bench {name} takes no --{alien[0]}; leave it out")
     depth: Depth = "quick" if quick else "full" if full else "default"
-    raise typer.Exit(run_bench(name, known[name], depth, backend or "torch", as_json=as_json))
+    raise typer.Exit(run_bench(name, known[name], depth, backend or "torch", options=own, as_json=as_json))
 
 
 def main() -> None:

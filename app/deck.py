@@ -129,7 +129,8 @@ class Deck:
         return self._hardware.latest
 
     def health(self) -> dict[str, object]:
-        """How it goes, in few words; `at_s`: the engine's clock at that reading, seconds."""
+        """How it goes, in few words; `at_s`: the engine's clock at that reading, seconds; `host_held_bytes`: of this
+        process's memory what is the host pool's."""
         snapshot = self._host.snapshot
         return {
             "state": snapshot.state.value,
@@ -137,6 +138,8 @@ class Deck:
             "error": snapshot.error,
             "at_s": snapshot.at,
             "generated_tokens": snapshot.counters.generated_tokens,
+            "live_turns": len(snapshot.turns),
+            "host_held_bytes": (snapshot.memory.host_held_bytes or 0) if snapshot.memory else 0,
         }
 
     def last_card(self) -> CardScale | None:

@@ -61,7 +61,8 @@ class Control(Protocol):
         ...
 
     def samples(self, since: float = float("-inf")) -> Sequence[Sample]:
-        """Points of the charts with `at` > since (engine clock), oldest first; bounded in number."""
+        """Points of the charts with `at` > since (engine clock), oldest first: the last three minutes whole, older ones
+        thinned, about 1,000 in all however long the engine runs."""
         ...
 
     def events(self) -> Sequence[Event]:

@@ -19,14 +19,15 @@ from engine.event_log import CHANGES
 from engine.events import Event, EventKind
 from engine.snapshot import Counters, Sample
 from engine.stats import quantile
+from engine.thinning import WHOLE_S
 
 MOST_S = 30.0
 LEAST_S = 1.0
 PARTS = 6
 LEAST_VALUES = 4
 QUARTILES = (0.25, 0.5, 0.75)
-WHOLE_FOR_S = 175.0
-"""Older samples may be thinned, and what came in those that are gone would lack."""
+WHOLE_FOR_S = WHOLE_S - 5.0
+"""Older samples are thinned, and what came in those that are gone would lack."""
 
 
 @dataclass(frozen=True, slots=True)

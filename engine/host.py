@@ -24,9 +24,9 @@ from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
 from engine.models.resolve import check_choice
 from engine.preview import Preview
-from engine.publish import samples_since
 from engine.run import HostConfig, Run, blank_snapshot
 from engine.snapshot import HostState, Sample, Snapshot, TurnDetail
+from engine.thinning import after
 from engine.turn import TurnId, TurnRequest
 
 __all__ = ["Host", "HostConfig"]
@@ -145,7 +145,7 @@ class Host:
         return self._run.model if self._run else None
 
     def samples(self, since: float = float("-inf")) -> Sequence[Sample]:
-        return samples_since(self._run.samples(), since) if self._run else ()
+        return after(self._run.samples(), since) if self._run else ()
 
     def events(self) -> Sequence[Event]:
         return self._run.events() if self._run else ()

@@ -1,7 +1,6 @@
 """Builds what panels read: the Snapshot and the charts' samples. Bands are sums over what each turn really holds."""
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.backends.base import DeviceMemory, Holding
@@ -10,10 +9,10 @@ from engine.geometry import BlockLayout, KVDtype, blocks_for
 from engine.ledger import LiveTurn
 from engine.policies import policies
 from engine.snapshot import Bands, BandTurns, CardScale, HostState, Sample, Snapshot, TurnRow
+from engine.thinning import SampleStore
 from engine.turn import Phase, Tier
 
 SAMPLE_EVERY_S = 0.25
-SAMPLES_KEPT = 4800
 
 
 class Publisher:
@@ -33,9 +32,17 @@ class Publisher:
         self._card = card
         self._average_tokens = average_tokens
         self._on_sample = on_sample
-        self.samples: deque[Sample] = deque(maxlen=SAMPLES_KEPT)
+        self._sampled_at = float("-inf")
+        self._store = SampleStore()
 
-    def snapshot(self, state: HostState, stalled: str | None, behind: int, changed: bool = False) -> Snapshot:
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Of the charts, thinned; from any thread."""
+        return self._store.samples
+
+    def snapshot(
+        self, state: HostState, stalled: str | None, behind: int, *, sampling: bool = True, changed: bool = False
+    ) -> Snapshot:
         """The engine as it is now; takes a sample too when one is due, or when the knobs have just been `changed`."""
         core = self._core
         at = core.clock.now()
@@ -72,7 +79,8 @@ class Publisher:
         )
         if changed:
             core.stats.cut(at)
-        if changed or not self.samples or at - self.samples[-1].at >= SAMPLE_EVERY_S:
+        if sampling and (changed or at - self._sampled_at >= SAMPLE_EVERY_S):
+            self._sampled_at = at
             self._sample(snapshot, bands, memory)
         return snapshot
 
@@ -96,12 +104,8 @@ class Publisher:
             itl=self._core.stats.new_latencies(),
             paused_fit=snapshot.paused_fit,
         )
-        self.samples.append(sample)
+        self._store.add(sample)
         self._on_sample(sample)
-
-
-def samples_since(samples: Sequence[Sample], since: float) -> tuple[Sample, ...]:
-    return tuple(s for s in tuple(samples) if s.at > since)
 
 
 def other_dtype(dtype: KVDtype) -> KVDtype:

@@ -88,7 +88,7 @@ class Run:
         return self._core.model if self._core else None
 
     def samples(self) -> Sequence[Sample]:
-        return self._publisher.samples.copy() if self._publisher else ()
+        return self._publisher.samples if self._publisher else ()
 
     def events(self) -> Sequence[Event]:
         return self._core.events.copy() if self._core else ()
@@ -163,7 +163,8 @@ class Run:
     def _assemble(self, body: Body) -> tuple[Core, Commands, Loop, Publisher]:
         core = core_over(body, self._clock, self._config.knobs, self._on_event, self._on_interval)
         publisher = Publisher(self.session, core, body.card, self._config.body.average_turn_tokens, self._on_sample)
-        first = publisher.snapshot(HostState.IDLE, None, 0)
+        # The sinks do not know the session yet, so a sample would be booked under the one before.
+        first = publisher.snapshot(HostState.IDLE, None, 0, sampling=False)
         self._each_sink(lambda sink: sink.begin(self.session, first))
         self._core, self._publisher = core, publisher
         # What the start has made lives as long as the engine: no later collection needs to look at it again. An engine
@@ -199,7 +200,7 @@ class Run:
         running = any(t.phase.running for t in core.ledger)
         state = HostState.STALLED if ticked.stalled else HostState.RUNNING if running else HostState.IDLE
         behind = sum(sink.behind for sink in self._sinks)
-        self._publish_to_host(self, publisher.snapshot(state, ticked.stalled, behind, changed))
+        self._publish_to_host(self, publisher.snapshot(state, ticked.stalled, behind, changed=changed))
 
     def _end(self, state: HostState, error: str | None) -> None:
         """No turn and no caller is left waiting."""

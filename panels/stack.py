@@ -6,7 +6,6 @@ stack_figures.py the figures in and beside the bar of now, stack_layout.py what 
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from engine.events import Event
 from engine.geometry import KVDtype
 from engine.publish import other_dtype
 from engine.snapshot import Bands, Sample, Snapshot
+from engine.thinning import thinned
 from panels import components
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_POINTS = 400
-WHOLE_BUCKETS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +49,6 @@ def stack_data(
     return StackData(samples, events, snapshot.bands, snapshot.knobs.kv_dtype, snapshot.utc, scale, window_s)
 
 
-def thinned(samples: Sequence[Sample], points: int = MAX_POINTS) -> list[Sample]:
-    """At most about `points` samples. Each bucket of time keeps its fullest one, so that a peak over the line is never
-    lost; buckets lie at multiples of their width, so that old points do not shimmer as new ones come. The last buckets
-    keep all, so that the right edge is what the bar of now shows."""
-    if len(samples) <= points:
-        return list(samples)
-    span = samples[-1].at - samples[0].at
-    width = 2.0 ** math.ceil(math.log2(max(span, 1e-6) / points))
-    kept: dict[int, Sample] = {}
-    whole = math.floor(samples[-1].at / width) - WHOLE_BUCKETS
-    latest = [sample for sample in samples if math.floor(sample.at / width) > whole]
-    for sample in samples[: len(samples) - len(latest)]:
-        bucket = math.floor(sample.at / width)
-        best = kept.get(bucket)
-        if best is None or _height(sample.bands) > _height(best.bands):
-            kept[bucket] = sample
-    return [*kept.values(), *latest]
-
-
 def figure(data: StackData, theme: ThemeName = "dark") -> "go.Figure":
     """The stack over time with a bar of now beside it, in GiB or MiB."""
     import plotly.graph_objects as go
@@ -83,7 +63,7 @@ def spec(data: StackData, theme: ThemeName) -> dict[str, Any]:
     if data.bands is None:
         return {"data": [], "layout": layout(None, unit, data.scale, colours)}
     # The right edge is the reading of the bar beside it: samples taken since belong to the next refresh.
-    samples = thinned([sample for sample in data.samples if data.utc - data.window_s <= sample.utc < data.utc])
+    samples = thinned([s for s in data.samples if data.utc - data.window_s <= s.utc < data.utc], MAX_POINTS)
     now = data.scale.stack(data.bands)
     stacks = [*(data.scale.stack(sample.bands) for sample in samples), now]
     others = [other_dtype(dtype) for dtype in (*(sample.kv_dtype for sample in samples), data.kv_dtype)]
@@ -102,7 +82,3 @@ def spec(data: StackData, theme: ThemeName) -> dict[str, Any]:
 
 def render(data: StackData, theme: ThemeName, *, key: str = "vram_stack") -> None:
     components.live_plot(json.dumps(spec(data, theme)), key=key)
-
-
-def _height(bands: Bands) -> int:
-    return bands.running_kv + bands.paused_kv + bands.blocked_kv + bands.forced

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 Run = Callable[["Bench"], None]
 HELPERS = frozenset({"report", "rig"})
+OPTIONS: Mapping[str, frozenset[str]] = {"memory": frozenset({"minutes", "turns"})}
+"""What a bench takes beside what all take."""
 
 
 class _Benches(Mapping[str, Run]):

@@ -14,7 +14,7 @@ from app.bench.page_client import REFRESH_HZ, PageClient, Seen
 from app.bench.report import Bench
 from app.bench.served import Served
 from app.bench.spans import Cost, Meter, Span, alternation, cost, median_speed
-from app.bench.steady import AGENTS, TURN_TOKENS
+from app.bench.steady import AGENTS, TURN_TOKENS, steady_load
 from app.bench.switched import Recorded
 from engine.errors import Refused
 from engine.stats import quantile
@@ -62,7 +62,7 @@ def run(bench: Bench) -> None:
     bench.say("recording on and off, on one engine")
     recorded = recording_spans(bench.backend, plan)
     bench.say("the app in a process of its own, and its pages")
-    with Served(bench.backend) as served:
+    with Served(bench.backend, steady_load()) as served:
         served.wait_ready()
         meter = Meter(served.read, TURN_TOKENS)
         meter.warm_up(WARM_TURNS)

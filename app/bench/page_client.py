@@ -34,12 +34,13 @@ LARGEST_MESSAGE = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Counts since the page was opened. `asked`: beats; `finished`: runs of page or fragment that
-    ended well; `charts`: charts with new data; `points`: of the longest trace of the last one; `unchanged`: messages
-    that only named one that the client already had; `fragments`: with elements of their own."""
+    """Counts since the page was opened. `asked`: beats; `finished`: runs of page or fragment that ended well; `whole`:
+    those of the whole page; `charts`: charts with new data; `points`: of the longest trace of the last one;
+    `unchanged`: messages that only named one that the client already had; `fragments`: with elements of their own."""
 
     asked: int = 0
     finished: int = 0
+    whole: int = 0
     messages: int = 0
     nbytes: int = 0
     unchanged: int = 0
@@ -53,6 +54,7 @@ class Seen:
             self,
             asked=self.asked - before.asked,
             finished=self.finished - before.finished,
+            whole=self.whole - before.whole,
             messages=self.messages - before.messages,
             nbytes=self.nbytes - before.nbytes,
             unchanged=self.unchanged - before.unchanged,
@@ -115,6 +117,10 @@ class PageClient:
                         f"in {within:g} s, and not what was waited for"
                     )
         return self.seen()
+
+    def rerun(self) -> None:
+        """Ask for the whole page again, as after a click."""
+        self._send()
 
     def close(self) -> None:
         self._closing.set()
@@ -190,7 +196,9 @@ class PageClient:
     def _finished(self, message: ForwardMsg) -> None:
         if message.script_finished == ForwardMsg.FINISHED_WITH_COMPILE_ERROR:
             self._stop("the page's script does not compile")
-        self._counts = replace(self._counts, finished=self._counts.finished + 1)
+        whole = message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY
+        counts = self._counts
+        self._counts = replace(counts, finished=counts.finished + 1, whole=counts.whole + whole)
 
     def _element(self, message: ForwardMsg) -> None:
         element, fragment = message.delta.new_element, message.delta.fragment_id

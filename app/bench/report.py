@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, Literal
 
@@ -53,11 +53,13 @@ class Target:
 
 @dataclass(slots=True)
 class Bench:
-    """What one run of a bench gathers. `say` gets a line of progress now and then."""
+    """What one run of a bench gathers. `say` gets a line of progress now and then; `options`: what was asked of this
+    bench alone, by name."""
 
     name: str
     depth: Depth = "default"
     backend: str = "torch"
+    options: Mapping[str, float] = field(default_factory=dict)
     say: Callable[[str], None] = lambda line: None
     rows: list[dict[str, Cell]] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
@@ -89,6 +91,7 @@ def run_bench(
     depth: Depth,
     backend: str = "torch",
     *,
+    options: Mapping[str, float] | None = None,
     as_json: bool = False,
     console: Console | None = None,
 ) -> int:
@@ -96,7 +99,13 @@ def run_bench(
     stderr; both are COULD_NOT_RUN."""
     console = console or Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     errors = Console(stderr=True)
-    bench = Bench(name, depth, backend, say=lambda line: errors.print(line, style="dim", markup=False, highlight=False))
+    bench = Bench(
+        name,
+        depth,
+        backend,
+        options or {},
+        say=lambda line: errors.print(line, style="dim", markup=False, highlight=False),
+    )
     try:
         run(bench)
     except Exception as error:  # noqa: BLE001 - whatever it is, status 1 would say that a target was missed

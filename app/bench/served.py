@@ -1,4 +1,4 @@
-"""The app in a process of its own, as `streamlit run app` starts it, under the steady load."""
+"""The app in a process of its own, as `streamlit run app` starts it, under a given load."""
 
 import json
 import os
@@ -11,15 +11,16 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 import psutil
 
 from app.bench.spans import Reading
-from app.bench.steady import steady_load
 from engine.errors import Refused
 from engine.workload.format import dump_workload
+from engine.workload.script import Workload
 
 APP = Path(__file__).resolve().parents[1]
 PREFIX = "PARKDECK_"
@@ -29,21 +30,35 @@ ENDS_WITHIN_S = 15.0
 LOG_TAIL = 2_000
 
 
+@dataclass(frozen=True, slots=True)
+class ServerMemory:
+    """Bytes of its process in memory, `host_pool` of them the pages that parked turns have ever filled."""
+
+    rss: int
+    host_pool: int
+    threads: int
+    live_turns: int
+
+    @property
+    def own(self) -> int:
+        return self.rss - self.host_pool
+
+
 class Served:
     """Use as a context manager. Raises Refused when the app does not start, with the end of what it printed."""
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, load: Workload) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="parkdeck-bench-")
         here = Path(self._folder.name)
-        load = here / "steady.jsonl"
-        load.write_text(dump_workload(steady_load()), encoding="utf-8")
+        written = here / "load.jsonl"
+        written.write_text(dump_workload(load), encoding="utf-8")
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._log = here / "log.txt"
         command = [sys.executable, "-m", "streamlit", "run", str(APP), "--server.port", str(port)]
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, env=_environment(os.environ, here, load, backend), stdout=output, stderr=subprocess.STDOUT
+                command, env=_environment(os.environ, here, written, backend), stdout=output, stderr=subprocess.STDOUT
             )
         self._counted = psutil.Process(self._process.pid)
 
@@ -76,15 +91,25 @@ class Served:
 
     def read(self) -> Reading:
         """Raises Refused when the app does not answer or its engine no longer runs."""
-        health = self._health()
-        if health is None or health.get("state") != "running":
-            raise Refused(f"the app's engine does not run any more ({health}): {self._printed()}")
+        health = self._serving()
         return Reading(float(health["at_s"]), int(health["generated_tokens"]))
 
     def cpu_seconds(self) -> float:
         """Of all cores, since the start."""
         times = self._counted.cpu_times()
         return float(times.user + times.system)
+
+    def memory(self) -> ServerMemory:
+        """Raises Refused as `read` does."""
+        health = self._serving()
+        rss, threads = int(self._counted.memory_info().rss), int(self._counted.num_threads())
+        return ServerMemory(rss, int(health["host_held_bytes"]), threads, int(health["live_turns"]))
+
+    def _serving(self) -> dict[str, float | str]:
+        health = self._health()
+        if health is None or health.get("state") != "running":
+            raise Refused(f"the app's engine does not run any more ({health}): {self._printed()}")
+        return health
 
     def _health(self) -> dict[str, float | str] | None:
         try:

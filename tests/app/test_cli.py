@@ -53,6 +53,7 @@ def test_help_needs_nothing_heavy() -> None:
     [
         (("bench", "nonsense"), "there is no bench 'nonsense'"),
         (("bench", "identity", "--quick", "--full"), "exclude each other"),
+        (("bench", "identity", "--minutes", "3"), "takes no --minutes"),
         (("swarm", "--seconds", "-3"), "is not a time to run"),
         (("swarm", "--agents", "5", "--workload", "nowhere"), "there is no workload 'nowhere'"),
         (("swarm", "--kv-dtype", "int3"), "KV precision 'int3' is not known"),

@@ -10,7 +10,7 @@ from engine.changes import changes, latest_change, overruled
 from engine.effect import MOST_S, Compared, Effect, Figure, Stage, Verdict, effect
 from engine.events import Event, EventKind
 from engine.geometry import KVDtype
-from engine.snapshot import Bands, Counters, Rates, Sample
+from engine.snapshot import Bands, BandTurns, Counters, Rates, Sample
 
 GAP_S = 0.25
 MIB = 1 << 20
@@ -22,7 +22,7 @@ def event(at: float, name: str = "kv_dtype", old: str = "fp16", new: str = "q8",
 
 
 def sample(at: float, kv: int = 0, **more: object) -> Sample:
-    bands = Bands(100 * MIB, 0, kv, 0, 0, 0, None, 400 * MIB, 0)
+    bands = Bands(100 * MIB, 0, kv, 0, 0, 0, None, 400 * MIB, 0, BandTurns(1, 0, 0, 0))
     values: dict[str, object] = {"counters": Counters(), "running": 1, "paused_fit": 3} | more
     return Sample(at, at, 0, bands, KVDtype.FP16, 0, 0, waiting=0, paused=0, blocked=0, rates=Rates(), **values)  # type: ignore[arg-type]
 

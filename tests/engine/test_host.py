@@ -284,6 +284,27 @@ def test_stop_leaves_nobody_waiting() -> None:
     assert threading.active_count() < 20
 
 
+def test_every_sample_belongs_to_the_session_that_has_begun() -> None:
+    order: list[str] = []
+
+    class Ordered(Taken):
+        def begin(self, session: str, snapshot: Snapshot) -> None:
+            order.append(session)
+
+        def sample(self, sample: Sample) -> None:
+            order.append("sample")
+
+    host = Host(sinks=[Ordered()], open_body=lambda config, report: fake_body(256, 256))
+    for _ in range(2):
+        host.start()
+        host.wait_ready(WAIT_S)
+        until(lambda: order[-1] == "sample")
+        assert host.stop(WAIT_S)
+    begun = [place for place, name in enumerate(order) if name != "sample"]
+    assert (begun[0], len(begun)) == (0, 2)
+    assert host.samples()
+
+
 def test_two_starts_in_the_same_instant_make_one_engine() -> None:
     opened: list[int] = []
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine.events import Event, EventKind
 from engine.geometry import KVDtype
 from engine.snapshot import Bands, BandTurns, Sample
+from engine.thinning import thinned
 from panels import stack, stack_figures
 from panels.palette import ThemeName, palette
 from panels.scale import Scale, ScaleName, Stack, scale_for
@@ -20,6 +21,7 @@ from panels.stack_layout import mark_label
 from panels.stack_traces import BANDS, FORCED
 from panels.units import GIB
 from tests.panels.fake_control import ARENA, CARD, START_UTC, FakeControl
+from tests.panels.fake_day import DAY_S, PEAK_AT, SWITCHED_AT, day
 
 
 def data_at(at: float, scale: ScaleName = "card scale", window: float = 600.0) -> stack.StackData:
@@ -193,24 +195,48 @@ def test_mark_labels_are_short(name: str, new: str, label: str) -> None:
     assert mark_label(Event(0, 0, 0, EventKind.KNOB, "page", "", name=name, new=new)) == label
 
 
-def test_thinning_keeps_peaks_and_old_points_stay_where_they_are() -> None:
+@pytest.fixture(scope="module")
+def whole_day() -> tuple[Sample, ...]:
+    return day()
+
+
+@pytest.mark.parametrize(("window", "least"), [(120.0, 100), (600.0, 250), (float("inf"), 120)])
+def test_every_window_of_a_long_day_is_filled_and_sends_little(
+    whole_day: tuple[Sample, ...], window: float, least: int
+) -> None:
+    """Points stand all along the window, and no more of them than can be told apart."""
+    now = whole_day[-1]
+    utc = now.utc + 0.1
+    data = stack.StackData(whole_day, (), now.bands, now.kv_dtype, utc, Scale(CARD), window)
+    sent = stack.spec(data, "dark")
+    x = values(sent["data"][0]["x"]) / 1000
+    assert least <= len(x) <= stack.MAX_POINTS + 2
+    span = min(window, DAY_S)
+    assert x[0] <= utc - span * 0.97
+    assert max(np.diff(x)) <= span / 80
+    assert len(json.dumps(sent)) < 150_000
+
+
+def test_a_days_peak_and_its_switch_of_precision_are_drawn(whole_day: tuple[Sample, ...]) -> None:
+    now = whole_day[-1]
+    data = stack.StackData(whole_day, (), now.bands, now.kv_dtype, now.utc + 0.1, Scale(CARD), float("inf"))
+    figure = stack.figure(data)
+    forced = trace(figure, "forced to leave")
+    peak = int(np.argmax(values(forced.y)))
+    assert values(forced.x)[peak] / 1000 == pytest.approx(START_UTC + PEAK_AT)
+    there = ~np.isnan(values(trace(figure, "same turns at fp16").y))
+    first = values(trace(figure, "same turns at fp16").x)[there][0] / 1000 - START_UTC
+    assert first == pytest.approx(SWITCHED_AT, abs=2 * DAY_S / stack.MAX_POINTS)
+    assert list(there) == sorted(there)
+
+
+def test_a_moment_later_the_chart_has_the_same_old_points() -> None:
+    """Nothing shimmers while the widths of the window's buckets stay."""
     control = FakeControl(at=1000.0)
     samples = list(control.samples())
-    peak = max(samples, key=lambda s: s.bands.running_kv + s.bands.paused_kv + s.bands.blocked_kv + s.bands.forced)
-    thin = stack.thinned(samples, 100)
-    later = stack.thinned(samples[: len(samples) - 40], 100)
-    settled = [s.at for s in later if s.at < later[-1].at - 3 * 16]
-    assert len(thin) <= 202
-    assert max(_kv(s) for s in thin) == _kv(peak)
-    assert settled == [s.at for s in thin[: len(settled)]]
-
-
-def test_a_long_day_sends_little() -> None:
-    """Fifty thousand points become one bounded message."""
-    one = FakeControl(at=100.0).samples()[0]
-    many = [_moved(one, i * 2.0) for i in range(50_000)]
-    data = stack.StackData(many, (), one.bands, one.kv_dtype, many[-1].utc, Scale(CARD), float("inf"))
-    assert len(json.dumps(stack.spec(data, "dark"))) < 400_000
+    thin = thinned(samples, 100)
+    later = thinned(samples[: len(samples) - 40], 100)
+    assert [s.at for s in later[:-1]] == [s.at for s in thin[: len(later) - 1]]
 
 
 def test_times_are_utc_instants_whatever_the_zone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,11 +280,6 @@ def test_card_scale_keeps_proportion() -> None:
     full = Scale(CARD).stack(bands)
     assert full.used == pytest.approx(full.ceiling, rel=1e-6)
     assert full.headroom == pytest.approx(0, abs=GIB / 1000)
-
-
-def _kv(sample: Sample) -> int:
-    bands = sample.bands
-    return bands.running_kv + bands.paused_kv + bands.blocked_kv + bands.forced
 
 
 def _moved(sample: Sample, at: float) -> Sample:

@@ -205,18 +205,21 @@ def test_import_refuses_with_file_and_line(recorder: Recorder, tmp_path: Path) -
 CHILD = """
 import sys
 from pathlib import Path
-from engine.record.csv_export import timeline_csv_bytes
+from engine.record.csv_export import csv_chunks
 import locale
 try:
     locale.setlocale(locale.LC_ALL, "")
 except locale.Error:
     pass
-sys.stdout.buffer.write(timeline_csv_bytes("s1", Path(sys.argv[1])))
+for name in ("timeline.csv", "samples.csv", "events.csv"):
+    sys.stdout.buffer.writelines(csv_chunks(name, "s1", Path(sys.argv[1])))
 """
 
 
 def test_same_file_in_every_zone_and_locale(recorder: Recorder) -> None:
     recorder.interval(interval(queued_ms=1234.5678, agent="ü"))
+    recorder.sample(sample(3))
+    recorder.event(event(4, seconds=0.25))
     recorder.close()
     outputs = set()
     for zone, tongue in (("America/Los_Angeles", "C"), ("Asia/Kolkata", "de_DE.UTF-8"), ("UTC", "C.UTF-8")):
@@ -227,7 +230,8 @@ def test_same_file_in_every_zone_and_locale(recorder: Recorder) -> None:
             ).stdout
         )
     assert len(outputs) == 1
-    assert b"2026-01-01T00:00:00.000Z" in next(iter(outputs))
+    for second in (0, 3, 4):
+        assert f"2026-01-01T00:00:0{second}.000Z".encode() in next(iter(outputs))
     assert b"1234.5678" in next(iter(outputs))
 
 
