@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from panels import assets
+from panels.packing import lean
 from panels.palette import Palette, ThemeName
 
 PLOT_HTML = """<div class="parkdeck-chart"><div class="parkdeck-plot" style="min-height:200px"></div>
@@ -60,7 +61,7 @@ def live_plot(figure: dict[str, Any], *, key: str) -> None:
     less than `below` pixels wide."""
     # Plotly's mode bar needs the page's styles, so no shadow root here.
     mount = _mount("parkdeck_plot", PLOT_HTML, "live_plot.js", "chart.css", isolated=False)
-    mount(key=key, data=json.dumps(figure))
+    mount(key=key, data=json.dumps(lean(figure)))
 
 
 def cards(data: dict[str, Any], *, key: str) -> None:

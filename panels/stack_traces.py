@@ -1,6 +1,5 @@
 """The marks of the VRAM stack: bands over time, the lines across them, and the bar of now."""
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from engine.geometry import KVDtype
 from panels.marks import HATCH, Trace, bar, ceiling_line, hatched, ink, outlined, scatter
+from panels.packing import packed
 from panels.palette import Palette
 from panels.scale import Stack
 from panels.units import short, unit_name
@@ -125,11 +125,6 @@ def now_bar(now: Stack, unit: int, colours: Palette) -> list[Trace]:
 
 def _column(stacks: Sequence[Stack], name: str, unit: int) -> Any:
     return packed(np.asarray([getattr(stack, name) or 0.0 for stack in stacks], dtype=np.float32) / np.float32(unit))
-
-
-def packed(array: Any) -> dict[str, str]:
-    """A numpy array of floats as plotly.js takes typed arrays."""
-    return {"dtype": f"f{array.itemsize}", "bdata": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
 def _colour(colours: Palette, name: str) -> str:

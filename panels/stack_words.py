@@ -37,5 +37,5 @@ def sentence(bands: Bands, turns: Sequence[TurnRow], scale: Scale, dtype: KVDtyp
         f"VRAM stack {'now' if runs else 'as the engine left it'}, {counted(len(turns), 'turn')}: "
         f"{size(now.used)} of the {size(now.ceiling)} ceiling, {room}. {', '.join(parts)}; "
         f"forced to leave {size(now.forced)} ({counted(left, 'turn')}). The same turns at {other_dtype(dtype)}: "
-        f"{size(now.other_precision)} in all. {scale.label}."
+        f"{size(now.other_precision)} in all. Figures: {scale.label}."
     )

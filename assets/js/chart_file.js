@@ -6,6 +6,18 @@ const TYPES = {
 };
 const SHARPNESS = 2;
 
+// The figure that was sent; values that an earlier trace has too are named there by trace and part.
+function figureOf(plot) {
+  const figure = JSON.parse(plot.json);
+  for (const trace of figure.data) {
+    for (const name of ['x', 'y']) {
+      const [from, part] = trace[name]?.of ?? [];
+      if (part) trace[name] = figure.data[from][part];
+    }
+  }
+  return figure;
+}
+
 // Plotly's packed numbers, or a list as it is.
 function unpacked(values) {
   if (!values?.bdata) return values ?? [];
@@ -62,7 +74,7 @@ function save(content, type, figure, ending) {
 }
 
 function saveTable(plot) {
-  const figure = JSON.parse(plot.json);
+  const figure = figureOf(plot);
   save(csvText(figure), 'text/csv;charset=utf-8', figure, 'csv');
 }
 
@@ -78,7 +90,7 @@ function wrapped(brush, text, width) {
 
 // The chart as it stands, zoom and legend included, on its own ground; above it what it is, below it whose figures.
 async function savePicture(plot) {
-  const figure = JSON.parse(plot.json);
+  const figure = figureOf(plot);
   const { width, height, paper_bgcolor: ground, font } = plot._fullLayout;
   const image = new Image();
   image.src = await window.Plotly.toImage(plot, { format: 'png', width, height, scale: SHARPNESS });

@@ -48,7 +48,7 @@ async function draw(plot) {
   const width = plot.clientWidth;
   if (!width) return;
   // Read anew each time: Plotly writes into what it is given.
-  const { data, layout, narrow } = JSON.parse(plot.json);
+  const { data, layout, narrow } = figureOf(plot);
   const full = isFull(frame);
   if (!full) plot.usual = { width, height: layout.height };
   const factor = full ? growth(width, frame.clientHeight, plot.usual) : 1;
