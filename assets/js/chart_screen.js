@@ -50,16 +50,19 @@ async function enter(frame) {
     if (document.fullscreenElement !== frame) leave();
   };
   frame.leaveScreen = leave;
-  try {
-    await frame.requestFullscreen();
-  } catch {
-    frame.popover = 'manual';
-    frame.showPopover();
-  }
   document.addEventListener('keydown', onKey, true);
   document.addEventListener('focusin', onFocus);
   document.addEventListener('fullscreenchange', onChange);
   show(frame, true);
+  try {
+    await frame.requestFullscreen();
+    // Left again before the browser had answered.
+    if (!isFull(frame)) document.exitFullscreen();
+  } catch {
+    if (!isFull(frame)) return;
+    frame.popover = 'manual';
+    frame.showPopover();
+  }
 }
 
 function toggleScreen(frame) {
