@@ -14,8 +14,10 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "downloads.js": ("js/downloads.js",),
     "figures.js": ("js/figures.js",),
     "live_plot.js": ("js/chart_file.js", "js/chart_scale.js", "js/chart_screen.js", "js/live_plot.js"),
+    "pulse.js": ("js/pulse.js",),
     "side.js": ("js/side.js",),
     "slider_mark.js": ("js/slider_mark.js",),
+    "top.js": ("js/top.js",),
     "turns.js": ("js/turn_detail.js", "js/turns_order.js", "js/turns.js"),
 }
 """Name on the server -> the files that it is made of, in their order; of scripts the last has the default export."""

@@ -85,14 +85,13 @@ def turns(data: dict[str, Any], *, key: str, on_action: Any, on_look: Any) -> No
 
 def top(data: dict[str, Any], *, key: str, on_set: Any) -> None:
     """The callback runs before the page is drawn again; what was chosen is then in st.session_state[key].set."""
-    _mount("parkdeck_top", TOP_HTML, "js/top.js")(key=key, data=data, on_set_change=on_set)
+    _mount("parkdeck_top", TOP_HTML, "top.js")(key=key, data=data, on_set_change=on_set)
 
 
 def pulse(data: dict[str, Any], *, key: str, on_beat: Any) -> None:
     """Nothing to see. `data`: the beat's number, and its period in ms, 0 for none."""
-    _mount("parkdeck_pulse", '<div class="pulse"></div>', "js/pulse.js", isolated=False)(
-        key=key, data=data, on_beat_change=on_beat
-    )
+    mount = _mount("parkdeck_pulse", '<div class="pulse"></div>', "pulse.js", None, isolated=False)
+    mount(key=key, data=data, on_beat_change=on_beat)
 
 
 def figures(data: dict[str, Any], *, key: str) -> None:
@@ -122,8 +121,7 @@ def colours(theme: Palette) -> dict[str, str]:
 
 
 @cache
-def _mount(name: str, html: str, script: str, style: str = "components.css", *, isolated: bool = True) -> Any:
+def _mount(name: str, html: str, script: str, style: str | None = "components.css", *, isolated: bool = True) -> Any:
     """An element is sent whole with each refresh that changes it, so its script and style go by address."""
-    return st.components.v2.component(
-        name, html=html, css=assets.style(style), js=assets.script(script), isolate_styles=isolated
-    )
+    css = assets.style(style) if style else None
+    return st.components.v2.component(name, html=html, css=css, js=assets.script(script), isolate_styles=isolated)

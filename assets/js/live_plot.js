@@ -73,6 +73,12 @@ function watch(plot) {
   plot.watched.observe(plot.parentElement);
 }
 
+// The page's key for full screen is the first chart's.
+document.addEventListener('parkdeck', ({ detail }) => {
+  const plot = document.querySelector('.parkdeck-plot');
+  if (detail === 'full screen' && plot) toggleScreen(plot.parentElement);
+});
+
 function tell(plot, { alt }) {
   if (plot.getAttribute('aria-label') === alt) return;
   plot.setAttribute('role', 'figure');

@@ -193,6 +193,14 @@ def test_where_the_browser_refuses_full_screen_the_chart_lies_over_the_page(open
     expect(button(page, "Full screen")).to_be_focused()
 
 
+def test_the_pages_key_for_full_screen_is_the_charts(opened: Opener) -> None:
+    page = opened()
+    page.keyboard.press("f")
+    until(page, SVG, [1280, 900])
+    page.keyboard.press("f")
+    until(page, "(plot) => plot._fullLayout.height", 446)
+
+
 @pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("address", PAGES)
 def test_every_chart_goes_out_as_a_sharp_png_on_its_own_ground(opened: Opener, address: str, theme: Any) -> None:
