@@ -51,7 +51,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     env = {"PARKDECK_SCENE": "hostile", "PARKDECK_CONFIG_DIR": str(own), "PARKDECK_DATA_DIR": str(own)}
     with running_app("tests/browser/fake_app.py", env) as started:
         yield started
-    assert "Traceback" not in started.text()
+        assert "Traceback" not in started.text()
 
 
 Opener = Callable[..., Page]
@@ -295,16 +295,13 @@ def test_hostile_names_are_cells_and_words_and_nothing_else(opened: Opener) -> N
     head, rows, _ = table(page, 1)
     assert [float(row[1]) for row in rows] == [trace["x"][0] for trace in sent(page, 1)["data"]]
     page.goto(page.url.replace("/prices", "/"))
-    until(page, DRAWN)
+    expect(plot(page).locator(".modebar")).to_be_attached()
     provenance = plot(page).locator(".annotation-text", has_text="profile of").text_content() or ""
     assert "<b>card</b>" in provenance
 
 
 def test_cells_as_the_projects_own_writer_makes_them(opened: Opener) -> None:
-    page = opened()
-    page.wait_for_function(
-        "() => performance.getEntriesByType('resource').some((r) => r.name.endsWith('live_plot.js'))"
-    )
+    page = opened("planner")
     page.evaluate("""() => {
       const plot = document.querySelector('.parkdeck-plot');
       const words = ["'=1", '\\t', null, -2.5, 'a,"b\\n'];
