@@ -229,4 +229,4 @@ def _last(found: Points) -> str:
 
 def _named(name: str) -> str:
     """A name from outside as chart text."""
-    return html.escape(name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…")
+    return html.escape(name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…", quote=False)

@@ -92,6 +92,7 @@ def ceiling_label(now: Stack, unit: int, colours: Palette) -> dict[str, Any]:
 
 def provenance(scale: Scale, colours: Palette) -> dict[str, Any]:
     """At the left; the chart's buttons are at the right."""
+    lines = textwrap.wrap(scale.label, BESIDE_BUTTONS, max_lines=2)
     return {
         "xref": "paper",
         "yref": "paper",
@@ -103,7 +104,7 @@ def provenance(scale: Scale, colours: Palette) -> dict[str, Any]:
         "yanchor": "top",
         "xanchor": "left",
         "showarrow": False,
-        "text": "<br>".join(map(html.escape, textwrap.wrap(scale.label, BESIDE_BUTTONS, max_lines=2))),
+        "text": "<br>".join(html.escape(line, quote=False) for line in lines),
         "font": {"color": colours.muted, "size": 11},
     }
 

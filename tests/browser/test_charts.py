@@ -297,7 +297,7 @@ def test_hostile_names_are_cells_and_words_and_nothing_else(opened: Opener) -> N
     page.goto(page.url.replace("/prices", "/"))
     expect(plot(page).locator(".modebar")).to_be_attached()
     provenance = plot(page).locator(".annotation-text", has_text="profile of").text_content() or ""
-    assert "<b>card</b>" in provenance
+    assert '"a <b>card</b>"' in provenance
 
 
 def test_cells_as_the_projects_own_writer_makes_them(opened: Opener) -> None:
