@@ -17,11 +17,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from engine.control import Control
 from engine.errors import ParkdeckError
 from engine.snapshot import HostState
+from panels import assets
 from panels.deck_view import TABLES, TableName
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 HOSTS_VARIABLE = "PARKDECK_ALLOWED_HOSTS"
 LOOK_EVERY_S = 0.5
+KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
@@ -65,8 +67,18 @@ class HostCheck:
 
 
 async def plotly_js(request: Request) -> Response:
-    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
-    return FileResponse(PLOTLY_JS, media_type="text/javascript", headers=headers)
+    return FileResponse(PLOTLY_JS, media_type="text/javascript", headers=KEPT)
+
+
+async def asset(request: Request) -> Response:
+    """A script or style of the page's elements, to be kept for good under the version that its path names. A path of
+    another version, from a page of an earlier start, gets what there is now, not to be kept."""
+    name = request.path_params["name"]
+    if name not in assets.FILES:
+        return PlainTextResponse(f"There is no {name}; the files are {', '.join(assets.FILES)}.\n", 404)
+    headers = KEPT if request.path_params["version"] == assets.version() else {"Cache-Control": "no-store"}
+    media = "text/css" if name.endswith(".css") else "text/javascript"
+    return Response(assets.content(name), media_type=media, headers=headers)
 
 
 def healthz(state: Callable[[], dict[str, object]]) -> Callable[[Request], Response]:
@@ -101,6 +113,7 @@ def export(table: Callable[[TableName], Iterator[bytes]]) -> Callable[[Request],
 def routes(state: Callable[[], dict[str, object]], table: Callable[[TableName], Iterator[bytes]]) -> list[Route]:
     return [
         Route("/assets/plotly.min.js", plotly_js),
+        Route("/assets/{version}/{name}", asset),
         Route("/healthz", healthz(state)),
         Route("/export/{table}.csv", export(table)),
     ]

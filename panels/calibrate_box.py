@@ -1,6 +1,5 @@
 """Measuring this machine: a button that says what it will do, the progress, and what came out."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
@@ -13,7 +12,7 @@ from engine.cards.store import THIS_MACHINE, list_cards, load_card
 from engine.errors import ParkdeckError
 from engine.snapshot import HostState
 from engine.words import counted, percent
-from panels import components, tab
+from panels import chart, components, tab
 from panels.calibrate_charts import copies_spec, prefill_spec
 from panels.deck_view import NO_ENGINE, CalibrationState, DeckView
 from panels.figures import Tile
@@ -100,14 +99,17 @@ def _result(running: bool) -> None:
         said.caption(plain(f"{card.name} was edited by hand since it was measured; measure again for its points."))
         return
     theme = components.theme()
-    said.caption(plain(where_and_when(card, card.calibration)))
+    source = where_and_when(card, card.calibration)
+    said.caption(plain(source))
     shown = [asdict(figure) for figure in tiles(card, card.calibration)]
     components.tiles({"tiles": shown, "colours": components.colours(palette(theme))}, key="calibrate_figures")
     left, right = st.columns(2, gap="xsmall")
     with left:
-        components.live_plot(json.dumps(prefill_spec(card.calibration.prefills, theme)), key="calibrate_prefill")
+        files = chart.files("calibration", "prefill", card.id, "Measured prefill", source)
+        components.live_plot(prefill_spec(card.calibration.prefills, theme) | files, key="calibrate_prefill")
     with right:
-        components.live_plot(json.dumps(copies_spec(card.calibration, theme)), key="calibrate_copies")
+        files = chart.files("calibration", "copies", card.id, "Measured copies", source)
+        components.live_plot(copies_spec(card.calibration, theme) | files, key="calibrate_copies")
 
 
 def what_it_does(model: str, backend: str) -> str:

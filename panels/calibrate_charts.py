@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.cards.profile import Calibration, PrefillPoint
+from panels import chart
 from panels.marks import Trace, scatter
 from panels.palette import Palette, ThemeName, palette
 from panels.prices_axes import around, titled
 from panels.units import GB, size
 
-HEIGHT = 268
-MARGIN = {"l": 58, "r": 18, "t": 40, "b": 46}
+HEIGHT = 280
+MARGIN = {"l": 58, "r": 18, "t": 52, "b": 46}
 SHOWN_SIZES = tuple((64 << 10) << shift for shift in (0, 2, 4, 6, 8))
 
 
@@ -24,7 +25,8 @@ def prefill_spec(points: Sequence[PrefillPoint], theme: ThemeName) -> dict[str, 
     x_axis = _log_axis(chunks, [f"{chunk:,}" for chunk in chunks], "chunk, tokens", colours)
     told = ", ".join(f"{point.chunk:,} tokens {point.tokens_per_s:,.0f} tok/s" for point in points)
     layout = _layout("Prefill by chunk", x_axis, "tok/s", colours)
-    return {"data": [line], "layout": layout, "file": "calibration-prefill", "alt": f"Prefill by chunk: {told}"}
+    table = chart.table(("chunk (tokens)", "prefill (tok/s)"), (chart.part(0, "x"), chart.part(0, "y")))
+    return {"data": [line], "layout": layout, "alt": f"Prefill by chunk: {told}", "table": table}
 
 
 def copies_spec(calibration: Calibration, theme: ThemeName) -> dict[str, Any]:
@@ -51,7 +53,11 @@ def copies_spec(calibration: Calibration, theme: ThemeName) -> dict[str, Any]:
         f"{size(p.block_bytes)} {p.out_bytes_per_s / GB:.1f} out and {p.back_bytes_per_s / GB:.1f} back" for p in points
     )
     alt = f"Copies by block size, GB/s: {told}"
-    return {"data": traces, "layout": layout, "file": "calibration-copies", "alt": alt}
+    table = chart.table(
+        ("block (bytes)", "to host (GB/s)", "from host (GB/s)"),
+        (chart.part(0, "x"), chart.part(0, "y"), chart.part(1, "y")),
+    )
+    return {"data": traces, "layout": layout, "alt": alt, "table": table}
 
 
 def _line(x: Sequence[int], y: Sequence[float], colour: str, dash: str = "solid", symbol: str = "circle") -> Trace:
@@ -85,6 +91,6 @@ def _layout(title: str, x_axis: dict[str, Any], unit: str, colours: Palette) -> 
     return around(colours, HEIGHT, MARGIN, title) | {
         "xaxis": x_axis,
         "yaxis": titled(colours, unit) | {"rangemode": "tozero", "nticks": 6},
-        "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.16, "font": {"size": 11.5}},
+        "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "font": {"size": 11.5}},
         "uirevision": title,
     }

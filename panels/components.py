@@ -1,18 +1,18 @@
 """Parkdeck's own elements on a Streamlit page (components v2): small scripts of assets/js on kept DOM nodes."""
 
+import json
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from panels import assets
+from panels.packing import lean
 from panels.palette import Palette, ThemeName
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
-PLOT_HTML = """<div style="border:1px solid var(--st-border-color);border-radius:10px;overflow:hidden;
-background:var(--st-secondary-background-color)">
-<div class="parkdeck-plot" style="width:100%;height:446px"></div></div>"""
+PLOT_HTML = """<div class="parkdeck-chart"><div class="parkdeck-plot" style="min-height:200px"></div>
+<div class="parkdeck-missing" hidden><p></p><button type="button">Try again</button></div></div>"""
 TILES_HTML = '<div class="tiles-frame"><div class="tiles"></div></div>'
 SIDE_HTML = """<div class="side-frame"><div class="side">
 <h4>Host pool</h4><div class="pool-line"></div><div class="pool-tokens"></div>
@@ -64,64 +64,61 @@ FIGURES_HTML = """<div class="figures-frame"><table class="figures"><thead><tr><
 <ul class="notes"></ul></div>"""
 
 
-@cache
-def _asset(name: str) -> str:
-    return (ASSETS / name).read_text(encoding="utf-8")
-
-
-def live_plot(figure_json: str, *, key: str) -> None:
-    """A chart that keeps zoom and legend over updates. Its page's server must offer /assets/plotly.min.js."""
+def live_plot(figure: dict[str, Any], *, key: str) -> None:
+    """A chart that keeps zoom and legend over updates, fills the screen and goes out as PNG and CSV. `figure`: data and
+    layout of plotly, and what panels/chart.py adds; `narrow`: the parts of its layout that differ where the chart is
+    less than `below` pixels wide."""
     # Plotly's mode bar needs the page's styles, so no shadow root here.
-    _mount("parkdeck_plot", PLOT_HTML, "js/live_plot.js", isolated=False)(key=key, data=figure_json)
+    mount = _mount("parkdeck_plot", PLOT_HTML, "live_plot.js", "chart.css", isolated=False)
+    mount(key=key, data=json.dumps(lean(figure)))
 
 
 def tiles(data: dict[str, Any], *, key: str) -> None:
-    _mount("parkdeck_tiles", TILES_HTML, "js/tiles.js")(key=key, data=data)
+    _mount("parkdeck_tiles", TILES_HTML, "tiles.js")(key=key, data=data)
 
 
 def side(data: dict[str, Any], *, key: str) -> None:
-    _mount("parkdeck_side", SIDE_HTML, "js/side.js")(key=key, data=data)
+    _mount("parkdeck_side", SIDE_HTML, "side.js")(key=key, data=data)
 
 
 def downloads(data: dict[str, Any], *, key: str) -> None:
-    _mount("parkdeck_downloads", '<div class="downloads"></div>', "js/downloads.js")(key=key, data=data)
+    _mount("parkdeck_downloads", '<div class="downloads"></div>', "downloads.js")(key=key, data=data)
 
 
 def turns(data: dict[str, Any], *, key: str, on_action: Any, on_look: Any) -> None:
     """The callbacks run before the page is drawn again; the click is then in st.session_state[key], as `action` (turn,
     verb) or `look` (turn to open, None to close)."""
-    mount = _mount("parkdeck_turns", TURNS_HTML, "js/turn_detail.js", "js/turns_order.js", "js/turns.js")
+    mount = _mount("parkdeck_turns", TURNS_HTML, "turns.js")
     mount(key=key, data=data, on_action_change=on_action, on_look_change=on_look)
 
 
 def top(data: dict[str, Any], *, key: str, on_set: Any) -> None:
     """The callback runs before the page is drawn again; what was chosen is then in st.session_state[key].set."""
-    _mount("parkdeck_top", TOP_HTML, "js/top.js")(key=key, data=data, on_set_change=on_set)
+    _mount("parkdeck_top", TOP_HTML, "top.js")(key=key, data=data, on_set_change=on_set)
 
 
 def pulse(data: dict[str, Any], *, key: str, on_beat: Any) -> None:
     """Nothing to see. `data`: the beat's number, and its period in ms, 0 for none."""
-    _mount("parkdeck_pulse", '<div class="pulse"></div>', "js/pulse.js", isolated=False)(
-        key=key, data=data, on_beat_change=on_beat
-    )
+    mount = _mount("parkdeck_pulse", '<div class="pulse"></div>', "pulse.js", None, isolated=False)
+    mount(key=key, data=data, on_beat_change=on_beat)
 
 
 def effect(data: dict[str, Any], *, key: str, on_undo: Any, on_dismiss: Any) -> None:
     """The callbacks run before the page is drawn again; the click is then in st.session_state[key], as `undo` or
     `dismiss`, the change's key."""
-    mount = _mount("parkdeck_effect", EFFECT_HTML, "js/effect.js")
+    mount = _mount("parkdeck_effect", EFFECT_HTML, "effect.js")
     mount(key=key, data=data, on_undo_change=on_undo, on_dismiss_change=on_dismiss)
 
 
 def figures(data: dict[str, Any], *, key: str) -> None:
     """A table of figures, numbers at the right. `data`: head (texts), rows (label, hint, cells of text and tone), notes
     (texts below), colours."""
-    _mount("parkdeck_figures", FIGURES_HTML, "js/figures.js")(key=key, data=data)
+    _mount("parkdeck_figures", FIGURES_HTML, "figures.js")(key=key, data=data)
 
 
 def slider_mark(data: dict[str, Any], *, key: str) -> None:
     """A mark below a slider of the same width. `data`: place from 0 to 1 along it, or None for no mark; text."""
-    _mount("parkdeck_slider_mark", MARK_HTML, "js/slider_mark.js")(key=key, data=data)
+    _mount("parkdeck_slider_mark", MARK_HTML, "slider_mark.js")(key=key, data=data)
 
 
 def file_name(text: str) -> str:
@@ -140,8 +137,7 @@ def colours(theme: Palette) -> dict[str, str]:
 
 
 @cache
-def _mount(name: str, html: str, *scripts: str, isolated: bool = True) -> Any:
-    """`scripts` become one module, in their order; the last has its default export."""
-    css = _asset("theme/components.css") if isolated else None
-    js = "\n".join(map(_asset, scripts))
-    return st.components.v2.component(name, html=html, css=css, js=js, isolate_styles=isolated)
+def _mount(name: str, html: str, script: str, style: str | None = "components.css", *, isolated: bool = True) -> Any:
+    """An element is sent whole with each refresh that changes it, so its script and style go by address."""
+    css = assets.style(style) if style else None
+    return st.components.v2.component(name, html=html, css=css, js=assets.script(script), isolate_styles=isolated)

@@ -54,11 +54,12 @@ def ink(colour: str) -> str:
 
 
 def grounds(colours: Palette) -> dict[str, Any]:
-    """The layout that every chart has: its grounds, its font, its hover text."""
+    """The layout that every chart has: its grounds, its font, its hover text, its buttons."""
     return {
         "paper_bgcolor": colours.surface,
         "plot_bgcolor": colours.surface,
         "font": {"color": colours.text, "family": FONT, "size": 12.5},
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": colours.muted, "activecolor": colours.text},
         "hoverlabel": {"bgcolor": colours.background, "bordercolor": colours.line, "font": {"color": colours.text}},
     }
 

@@ -5,13 +5,12 @@ same turns at q8, scales counted. Everything is modelled; sizes are in GiB, or M
 """
 
 import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.paper.ceiling import Plan, State
-from panels import components
+from panels import chart, components
 from panels.marks import Trace, axis, bar, ceiling_line, extent, grounds, hatched, ink, outlined
 from panels.palette import Palette, ThemeName, palette
 from panels.planner_words import states_text
@@ -97,14 +96,38 @@ def spec(plan: Plan, theme: ThemeName) -> dict[str, Any]:
     narrow = _layout(plan, drawn, edges, top, colours, False)
     parts = {part: narrow[part] for part in ("height", "margin", "xaxis")}
     below = _wide_px(layout["xaxis"]["ticktext"], edges)
-    return {"data": traces, "layout": layout, "narrow": {"below": below, "layout": parts}}
+    figure = {"data": traces, "layout": layout, "narrow": {"below": below, "layout": parts}}
+    return figure | {"alt": states_text(plan), "table": _table(drawn, ceiling, unit)}
 
 
 def render(plan: Plan, theme: ThemeName, *, key: str = "planner_chart") -> None:
-    name = f"parkdeck-planner-{plan.card.id}-{plan.layout.name}"
-    components.live_plot(
-        json.dumps(spec(plan, theme) | {"file": components.file_name(name), "alt": states_text(plan)}), key=key
-    )
+    files = chart.files("planner", "turns", subject(plan), "What fits under the ceiling", source(plan))
+    components.live_plot(spec(plan, theme) | files, key=key)
+
+
+def subject(plan: Plan) -> str:
+    """What names the plan's files."""
+    return f"{plan.card.id}-{plan.layout.name}"
+
+
+def source(plan: Plan) -> str:
+    return f"{plan.card.name} · model shape {plan.layout.name} · modelled from the card's profile"
+
+
+def _table(drawn: Sequence[Column], ceiling: float, unit: int) -> dict[str, Any]:
+    """A row for each column of the chart: each band as far as it lies under the ceiling, and what is over it."""
+    at_fp16, last = f"({unit_name(unit)} at fp16)", len(BANDS)
+    under = [f"{label} under the ceiling {at_fp16}" for label, _ in BANDS]
+    head = ["turns", *under, f"{FORCED} {at_fp16}", f"in all {at_fp16}", f"same turns at q8 ({unit_name(unit)})",
+            f"ceiling ({unit_name(unit)})"]  # fmt: skip
+    block = [
+        chart.values([column.state.label for column in drawn]),
+        *(chart.part(index, "y") for index in range(last + 1)),
+        chart.values([column.used for column in drawn]),
+        chart.values([column.used_q8 for column in drawn]),
+        chart.same(ceiling),
+    ]
+    return chart.table(head, block)
 
 
 def _bands(drawn: Sequence[Column], top: float, unit: int, colours: Palette) -> list[Trace]:

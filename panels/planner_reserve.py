@@ -1,19 +1,18 @@
 """Reserving each slot's largest context up front, against what average turns hold: two bars under one ceiling."""
 
-import json
 from typing import Any
 
 from engine.layout import Store
 from engine.paper.ceiling import Plan
-from panels import components
+from panels import chart, components
 from panels.marks import Trace, axis, bar, ceiling_line, extent, grounds, hatched, ink
 from panels.palette import Palette, ThemeName, palette
-from panels.planner_chart import unit_of
+from panels.planner_chart import source, subject, unit_of
 from panels.planner_words import reserve_text
 from panels.units import trimmed, unit_name
 
-HEIGHT = 216
-MARGIN = {"l": 148, "r": 26, "t": 34, "b": 46}
+HEIGHT = 226
+MARGIN = {"l": 148, "r": 26, "t": 44, "b": 46}
 RESERVED, HELD = "reserved<br>up front", "held by<br>average turns"
 WIDTH = 0.58
 
@@ -44,14 +43,22 @@ def spec(plan: Plan, theme: ThemeName) -> dict[str, Any]:
         ),
         ceiling_line([ceiling] * 2, [-0.5, 1.5], colours) | {"yaxis": "y2"},
     ]
-    return {"data": traces, "layout": _layout(plan, ceiling, totals, right, unit, colours)}
+    figure = {"data": traces, "layout": _layout(plan, ceiling, totals, right, unit, colours)}
+    return figure | {"alt": reserve_text(plan), "table": _table(totals, ceiling, f"({unit_name(unit)} at fp16)")}
 
 
 def render(plan: Plan, theme: ThemeName, *, key: str = "planner_reserve") -> None:
-    name = f"parkdeck-reserve-{plan.card.id}-{plan.layout.name}"
-    components.live_plot(
-        json.dumps(spec(plan, theme) | {"file": components.file_name(name), "alt": reserve_text(plan)}), key=key
-    )
+    heading = "Reserving the largest context against overcommitting"
+    files = chart.files("planner", "reserve", subject(plan), heading, source(plan))
+    components.live_plot(spec(plan, theme) | files, key=key)
+
+
+def _table(totals: tuple[float, float], ceiling: float, unit: str) -> dict[str, Any]:
+    bands = ("weights and runtime under the ceiling", "KV under the ceiling", "over the ceiling")
+    head = ["context", *(f"{band} {unit}" for band in (*bands, "in all", "ceiling"))]
+    rows = [name.replace("<br>", " ") for name in (RESERVED, HELD)]
+    parts = (chart.part(index, "x") for index in range(len(bands)))
+    return chart.table(head, [chart.values(rows), *parts, chart.values(totals), chart.same(ceiling)])
 
 
 def _bar(x: list[float], label: str, colour: str, unit: int, right: float) -> Trace:

@@ -1,17 +1,16 @@
 """How many tokens the card and the host's pinned memory hold, to scale. `spec` is pure; `render` puts it on a page."""
 
-import json
 from typing import Any
 
 import streamlit as st
 
 from engine.paper.prices import Prices
 from engine.words import counted
-from panels import components
+from panels import chart, components
 from panels.marks import bar
 from panels.palette import ThemeName, palette
 from panels.prices_axes import around, titled
-from panels.prices_text import decimal_size, times
+from panels.prices_text import decimal_size, source, times
 
 HEIGHT = 316
 MARGIN = {"l": 22, "r": 26, "t": 46, "b": 48}
@@ -62,7 +61,7 @@ def spec(listed: Prices, theme: ThemeName) -> dict[str, Any]:
         "annotations": labels,
         "uirevision": "room",
     }
-    return {"data": bars, "layout": layout, "file": "prices-tokens", "alt": sentence(listed)}
+    return {"data": bars, "layout": layout, "alt": sentence(listed), "table": _table(listed)}
 
 
 def sentence(listed: Prices) -> str:
@@ -78,6 +77,20 @@ def sentence(listed: Prices) -> str:
     )
 
 
-def render(listed: Prices, theme: ThemeName) -> None:
-    components.live_plot(json.dumps(spec(listed, theme)), key="prices_room")
+def render(listed: Prices, card: str, theme: ThemeName) -> None:
+    files = chart.files("prices", "tokens", card, "Room for KV", source(listed, card))
+    components.live_plot(spec(listed, theme) | files, key="prices_room")
     st.caption(sentence(listed))
+
+
+def _table(listed: Prices) -> dict[str, Any]:
+    rooms = (
+        ("on the card", listed.card_bytes, listed.card_turns),
+        ("pinned on the host", listed.host_bytes, listed.host_turns),
+    )
+    head = ("where", "room (tokens)", "room (bytes)", f"turns of {listed.context:,} tokens")
+    blocks = (
+        [chart.same(where), chart.part(index, "x"), chart.same(nbytes), chart.same(turns)]
+        for index, (where, nbytes, turns) in enumerate(rooms)
+    )
+    return chart.table(head, *blocks)

@@ -4,18 +4,17 @@ waiting. `spec` is pure; `render` puts it on a page.
 Each has a lane of its own, so that no two labels meet whatever the context and the rates.
 """
 
-import json
 import math
 from typing import Any
 
 import streamlit as st
 
 from engine.paper.prices import TOOL_WAIT_P50_S, TOOL_WAIT_P90_S, TOOL_WAIT_S, PriceRow, Prices
-from panels import components
+from panels import chart, components
 from panels.marks import Trace, axis, scatter
 from panels.palette import Palette, ThemeName, palette
 from panels.prices_axes import around, time_ticks
-from panels.prices_text import decimal_size, times
+from panels.prices_text import decimal_size, source, times
 from panels.units import seconds
 
 HEIGHT = 372
@@ -66,7 +65,7 @@ def spec(listed: Prices, theme: ThemeName) -> dict[str, Any]:
         "shapes": [_band(colours), _drop(row, colours)],
         "uirevision": f"{listed.layout.name} {listed.store}",
     }  # fmt: skip
-    return {"data": traces, "layout": layout, "file": "prices-time", "alt": sentence(listed)}
+    return {"data": traces, "layout": layout, "alt": sentence(listed), "table": _table(row)}
 
 
 def sentence(listed: Prices) -> str:
@@ -81,9 +80,30 @@ def sentence(listed: Prices) -> str:
     )
 
 
-def render(listed: Prices, theme: ThemeName) -> None:
-    components.live_plot(json.dumps(spec(listed, theme)), key="prices_scale")
+def render(listed: Prices, card: str, theme: ThemeName) -> None:
+    files = chart.files("prices", "time", card, "Swap against recompute", source(listed, card))
+    components.live_plot(spec(listed, theme) | files, key="prices_scale")
     st.caption(sentence(listed))
+
+
+def _table(row: PriceRow) -> dict[str, Any]:
+    """A row for each mark; what is a stretch of time has both its ends."""
+    low, high = TOOL_WAIT_S
+    marks: tuple[tuple[str, float, float | None], ...] = (
+        (LANES[BACK], row.restore_s, None),
+        (LANES[TRIP], row.swap_s, None),
+        (f"{LANES[RATIO]}, {times(row.ratio)}×", row.swap_s, row.recompute_s),
+        (LANES[RECOMPUTE], row.recompute_s, None),
+        ("tool waits", low, high),
+        ("tool waits, p50", TOOL_WAIT_P50_S, None),
+        ("tool waits, p90", TOOL_WAIT_P90_S, None),
+        (LANES[EVEN], row.swap_s, None),
+    )
+    names, starts, ends = zip(*marks, strict=True)
+    return chart.table(
+        ("what", "context (tokens)", "time (s)", "until (s)"),
+        (chart.values(names), chart.same(row.tokens), chart.values(starts), chart.values(ends)),
+    )
 
 
 def _mark(low: float, at: float, lane: int, colour: str, symbol: str) -> list[Trace]:

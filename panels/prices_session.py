@@ -2,7 +2,6 @@
 point. `spec` is pure; `render` keeps it up to date."""
 
 import html
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,14 +11,15 @@ import streamlit as st
 
 from engine.paper.prices import Prices
 from engine.words import counted
-from panels import components, prices_here
+from panels import chart, components, prices_here
 from panels.deck_view import DeckView
 from panels.marks import Trace, axis, scatter
 from panels.palette import Palette, ThemeName, palette
 from panels.prices_axes import around, time_ticks, titled, token_ticks
 from panels.prices_here import Here
 from panels.prices_points import Point, Points, described, points, thinned
-from panels.units import seconds
+from panels.prices_text import source
+from panels.units import MIB, seconds
 
 KEY = "session_points"
 HEIGHT = 500
@@ -27,6 +27,9 @@ MARGIN = {"l": 74, "r": 22, "t": 46, "b": 132}
 STEPS = 48
 SHORTEST, LONGEST = 100, 200_000
 SAME = 0.05
+PRICES = ("out and back", "way back alone", "recompute")
+TRIPS, ONE_WAY, RECOMPUTES = "measured: round trips", "measured: one way", "measured: recomputes"
+MARKS = {TRIPS: ("circle", "swap"), ONE_WAY: ("triangle-up-open", "swap"), RECOMPUTES: ("diamond", "recompute")}
 HERE_NAMED = "this machine, measured rates"
 LONGEST_NAME = 40
 
@@ -60,11 +63,12 @@ def spec(session: Session, theme: ThemeName) -> dict[str, Any]:
     low, high = reach(session)
     at = contexts(low, high)
     listed, now = session.listed, session.here
-    lines = _lines(at, _named(session.card), ("solid", "dot", "solid"), colours, *_of_card(listed))
+    lines = _lines(at, session.card, ("solid", "dot", "solid"), colours, *_of_card(listed))
     if now is not None and not same_lines(listed, now, at):
         lines += _lines(at, HERE_NAMED, ("dash", "dashdot", "dash"), colours, now.round_trip_s, now.way_back_s,
                         now.recompute_s)  # fmt: skip
-    traces = lines + (_points(session.points, colours) if session.points else [])
+    shown = _shown(session.points) if session.points else ()
+    traces = [*lines, *(_cloud(kind, of_kind, colours) for kind, of_kind in shown)]
     times = [value for trace in traces for value in trace["y"]]
     bottom, top = min(times), max(times)
     pad = 0.05 * max(1.0, math.log10(top / bottom))
@@ -78,7 +82,9 @@ def spec(session: Session, theme: ThemeName) -> dict[str, Any]:
         "uirevision": f"{session.card} {listed.layout.name}",
     }
     layout |= _chosen(listed.context, low, high, colours)
-    return {"data": traces, "layout": layout, "file": "prices-context", "alt": sentence(session)}
+    whose = [session.card] * 3 + [HERE_NAMED] * (len(lines) - 3)
+    table = _table([f"{name}: {price}" for name, price in zip(whose, PRICES * 2, strict=False)], shown)
+    return {"data": traces, "layout": layout, "alt": sentence(session), "table": table}
 
 
 def same_lines(listed: Prices, now: Here, at: Sequence[int]) -> bool:
@@ -118,7 +124,9 @@ def sentence(session: Session) -> str:
 def render(deck: DeckView | None, listed: Prices, card: str, theme: ThemeName) -> None:
     found = points(deck.control.moves()) if deck else None
     session = Session(listed, card, prices_here.of_deck(deck), found)
-    components.live_plot(json.dumps(spec(session, theme)), key="prices_session")
+    of_session = f"session {deck.recorded()}, measured" if deck and deck.recorded() else "nothing measured"
+    files = chart.files("prices", "context", card, "Prices over context", f"{source(listed, card)} · {of_session}")
+    components.live_plot(spec(session, theme) | files, key="prices_session")
     st.caption(sentence(session))
 
 
@@ -133,31 +141,46 @@ def _of_card(listed: Prices) -> tuple[Callable[[int], float], ...]:
 def _lines(
     at: Sequence[int], whose: str, dashes: tuple[str, str, str], colours: Palette, *prices: Callable[[int], float]
 ) -> list[Trace]:
-    names = ("out and back", "way back alone", "recompute")
     inks = (colours.swap, colours.swap, colours.recompute)
     # The same price of both stands side by side in the legend.
     first = 2 if whose == HERE_NAMED else 1
     return [
         scatter(
-            x=at, y=[price(tokens) for tokens in at], mode="lines", name=f"{whose}: {name}",
+            x=at, y=[price(tokens) for tokens in at], mode="lines", name=f"{_named(whose)}: {name}",
             legendrank=2 * rank + first, line={"color": ink, "dash": dash, "width": 2},
             text=[f"{tokens:,} tokens · {seconds(price(tokens))}" for tokens in at],
             hovertemplate="%{text}<extra>%{fullData.name}</extra>",
         )
-        for rank, (name, ink, dash, price) in enumerate(zip(names, inks, dashes, prices, strict=True))
+        for rank, (name, ink, dash, price) in enumerate(zip(PRICES, inks, dashes, prices, strict=True))
     ]  # fmt: skip
 
 
-def _points(found: Points, colours: Palette) -> list[Trace]:
-    kinds = (
-        ("measured: round trips", found.trips, "circle", colours.swap),
-        ("measured: one way", found.one_way, "triangle-up-open", colours.swap),
-        ("measured: recomputes", found.recomputes, "diamond", colours.recompute),
-    )
-    return [_cloud(name, thinned(of_kind), symbol, ink, colours) for name, of_kind, symbol, ink in kinds if of_kind]
+def _shown(found: Points) -> tuple[tuple[str, Sequence[Point]], ...]:
+    """The points that are drawn, by what they are."""
+    kinds = ((TRIPS, found.trips), (ONE_WAY, found.one_way), (RECOMPUTES, found.recomputes))
+    return tuple((kind, thinned(of_kind)) for kind, of_kind in kinds if of_kind)
 
 
-def _cloud(name: str, shown: Sequence[Point], symbol: str, ink: str, colours: Palette) -> Trace:
+def _table(lines: Sequence[str], shown: Sequence[tuple[str, Sequence[Point]]]) -> dict[str, Any]:
+    """The lines' points, then the session's."""
+    head = ("series", "context (tokens)", "time (s)", "agent", "out (MiB)", "back (MiB)")
+    blocks = [
+        [chart.same(name), chart.part(index, "x"), chart.part(index, "y"), *[chart.same(None)] * 3]
+        for index, name in enumerate(lines)
+    ]
+    blocks += [
+        [
+            chart.same(kind), chart.part(index, "x"), chart.part(index, "y"), chart.values([p.agent for p in points]),
+            chart.values([p.out_bytes / MIB for p in points]), chart.values([p.back_bytes / MIB for p in points]),
+        ]
+        for index, (kind, points) in enumerate(shown, len(lines))
+    ]  # fmt: skip
+    return chart.table(head, *blocks)
+
+
+def _cloud(name: str, shown: Sequence[Point], colours: Palette) -> Trace:
+    symbol, meaning = MARKS[name]
+    ink: str = getattr(colours, meaning)
     line = {"width": 1.5, "color": ink} if symbol.endswith("-open") else {"width": 1, "color": colours.surface}
     return scatter(
         x=[point.tokens for point in shown], y=[point.seconds for point in shown], mode="markers", name=name,
@@ -206,4 +229,4 @@ def _last(found: Points) -> str:
 
 def _named(name: str) -> str:
     """A name from outside as chart text."""
-    return html.escape(name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…")
+    return html.escape(name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…", quote=False)

@@ -3,7 +3,7 @@
 from engine.cards.profile import CardProfile, Preset
 from engine.layout import Store
 from engine.paper.prices import Prices
-from panels.planner_words import shape_notes
+from panels.planner_words import HEADS, shape_notes
 from panels.units import short
 
 LINEAR = "A recompute is tokens / prefill rate: that prefill slows down as the context grows is not modelled."
@@ -16,6 +16,11 @@ def decimal_size(nbytes: float) -> str:
         if nbytes >= 0.9995 * unit:
             return f"{short(nbytes / unit)} {name}"
     return f"{nbytes:.0f} B"
+
+
+def source(listed: Prices, card: str) -> str:
+    """Where the figures of a chart are from."""
+    return f"{card} · model shape {listed.layout.name} at {HEADS[listed.store]} · modelled from the card's profile"
 
 
 def times(ratio: float) -> str:

@@ -5,7 +5,6 @@ is the same turns at the other KV precision; dotted lines are knob changes. stac
 stack_figures.py the figures in and beside the bar of now, stack_layout.py what stands around them.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,14 +14,16 @@ import numpy as np
 from engine.events import Event
 from engine.geometry import KVDtype
 from engine.publish import other_dtype
-from engine.snapshot import Bands, Sample, Snapshot
+from engine.snapshot import Bands, Sample, Snapshot, TurnRow
 from engine.thinning import thinned
-from panels import components
+from panels import chart, components
+from panels.marks import Trace
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
 from panels.stack_figures import beside_the_bar, in_the_bar
-from panels.stack_layout import layout, marks, provenance
+from panels.stack_layout import axis_title, layout, marks, provenance
 from panels.stack_traces import areas, ceiling, now_bar, other_precision
+from panels.stack_words import NOTHING, sentence
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -32,7 +33,8 @@ MAX_POINTS = 400
 
 @dataclass(frozen=True, slots=True)
 class StackData:
-    """What the chart is drawn from. `utc`: the right edge; `samples` oldest first; `window_s`: how far back."""
+    """What the chart is drawn from. `utc`: the right edge; `samples` oldest first; `window_s`: how far back; `runs`:
+    whether the engine does, so that what is shown is now."""
 
     samples: Sequence[Sample]
     events: Sequence[Event]
@@ -41,12 +43,18 @@ class StackData:
     utc: float
     scale: Scale
     window_s: float = 300.0
+    turns: Sequence[TurnRow] = ()
+    session: str = ""
+    runs: bool = True
 
 
 def stack_data(
     snapshot: Snapshot, samples: Sequence[Sample], events: Sequence[Event], scale: Scale, window_s: float
 ) -> StackData:
-    return StackData(samples, events, snapshot.bands, snapshot.knobs.kv_dtype, snapshot.utc, scale, window_s)
+    return StackData(
+        samples, events, snapshot.bands, snapshot.knobs.kv_dtype, snapshot.utc, scale, window_s, snapshot.turns,
+        snapshot.session, snapshot.state.serving,
+    )  # fmt: skip
 
 
 def figure(data: StackData, theme: ThemeName = "dark") -> "go.Figure":
@@ -61,7 +69,7 @@ def spec(data: StackData, theme: ThemeName) -> dict[str, Any]:
     colours = palette(theme)
     unit = data.scale.unit(data.bands)
     if data.bands is None:
-        return {"data": [], "layout": layout(None, unit, data.scale, colours)}
+        return {"data": [], "layout": layout(None, unit, data.scale, colours), "alt": NOTHING, "table": chart.table(())}
     # The right edge is the reading of the bar beside it: samples taken since belong to the next refresh.
     samples = thinned([s for s in data.samples if data.utc - data.window_s <= s.utc < data.utc], MAX_POINTS)
     now = data.scale.stack(data.bands)
@@ -72,13 +80,24 @@ def spec(data: StackData, theme: ThemeName) -> dict[str, Any]:
     traces = areas(x, stacks, unit, colours)
     traces += other_precision(x, stacks, others, unit, colours)
     traces.append(ceiling(x, now, unit, colours))
+    table = _table(traces, now.ceiling / unit, axis_title(unit, data.scale))
     traces += now_bar(now, unit, colours)
     changes = marks(data.events, times[0], times[-1], colours)
     figures = [*in_the_bar(now, unit, colours), *beside_the_bar(now, unit, colours)]
     labels = [*changes["annotations"], *figures, provenance(data.scale, colours)]
     around = layout(now, unit, data.scale, colours) | {"shapes": changes["shapes"], "annotations": labels}
-    return {"data": traces, "layout": around}
+    alt = sentence(data.bands, data.turns, data.scale, data.kv_dtype, runs=data.runs)
+    return {"data": traces, "layout": around, "alt": alt, "table": table}
 
 
 def render(data: StackData, theme: ThemeName, *, key: str = "vram_stack") -> None:
-    components.live_plot(json.dumps(spec(data, theme)), key=key)
+    files = chart.files("live", "stack", data.session, "VRAM stack over time and now", f"session {data.session}")
+    components.live_plot(spec(data, theme) | files, key=key)
+
+
+def _table(over_time: Sequence[Trace], ceiling_at: float, unit: str) -> dict[str, Any]:
+    """A row for each instant; the bar of now is the last. A trace without a name is the ground of dashes."""
+    named = [(index, trace["name"]) for index, trace in enumerate(over_time[:-1]) if "name" in trace]
+    head = ["time (UTC)", *(f"{name} ({unit})" for _, name in named), f"ceiling ({unit})"]
+    columns = [chart.part(0, "x"), *(chart.part(index, "y") for index, _ in named), chart.same(ceiling_at)]
+    return chart.table(head, columns, times=True)

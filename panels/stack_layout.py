@@ -1,6 +1,8 @@
 """What stands around the VRAM stack: axes, marks of knob changes, where the figures come from."""
 
+import html
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +14,9 @@ from panels.scale import Scale, Stack
 from panels.units import unit_name
 
 HEIGHT = 446
-MARGIN = {"l": 54, "r": 84, "t": 46, "b": 34}
+MARGIN = {"l": 54, "r": 84, "t": 56, "b": 34}
+BESIDE_BUTTONS = 62
+"""How many characters fit beside the buttons of a chart in a window of 1280 pixels."""
 MAX_MARKS = 12
 
 
@@ -73,24 +77,29 @@ def mark_label(event: Event) -> str:
 
 def provenance(scale: Scale, colours: Palette) -> dict[str, Any]:
     """At the left; the chart's buttons are at the right."""
+    lines = textwrap.wrap(scale.label, BESIDE_BUTTONS, max_lines=2)
     return {
         "xref": "paper",
         "yref": "paper",
         "x": 0,
         "xshift": -44,
         "y": 1,
-        "yshift": 38,
+        "yshift": 48,
+        "align": "left",
         "yanchor": "top",
         "xanchor": "left",
         "showarrow": False,
-        "text": scale.label,
+        "text": "<br>".join(html.escape(line, quote=False) for line in lines),
         "font": {"color": colours.muted, "size": 11},
     }
 
 
+def axis_title(unit: int, scale: Scale) -> str:
+    return f"{unit_name(unit)} at card scale" if scale.card else f"{unit_name(unit)}, this machine"
+
+
 def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict[str, Any]:
     lines = axis(colours)
-    title = f"{unit_name(unit)} at card scale" if scale.card else f"{unit_name(unit)}, this machine"
     top = now.ceiling / unit * 1.13 if now else 1.0
     return grounds(colours) | {
         "height": HEIGHT,
@@ -115,7 +124,7 @@ def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict
         },
         "yaxis": lines
         | {
-            "title": {"text": title, "standoff": 6, "font": {"size": 12}},
+            "title": {"text": axis_title(unit, scale), "standoff": 6, "font": {"size": 12}},
             "rangemode": "tozero",
             "autorangeoptions": {"include": [0, top]},
         },

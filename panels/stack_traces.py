@@ -1,6 +1,5 @@
 """The marks of the VRAM stack: bands over time, the lines across them, and the bar of now."""
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from engine.geometry import KVDtype
 from engine.words import counted
 from panels.marks import HATCH, Trace, bar, ceiling_line, hatched, outlined, scatter
+from panels.packing import packed
 from panels.palette import Palette
 from panels.scale import Stack
 from panels.units import unit_name
@@ -148,11 +148,6 @@ def _hover(name: str, stacks: Sequence[Stack], unit: int) -> Trace:
 
 def _column(stacks: Sequence[Stack], name: str, unit: int) -> Any:
     return packed(np.asarray([getattr(stack, name) or 0.0 for stack in stacks], dtype=np.float32) / np.float32(unit))
-
-
-def packed(array: Any) -> dict[str, str]:
-    """A numpy array of numbers as plotly.js takes typed arrays."""
-    return {"dtype": f"{array.dtype.kind}{array.itemsize}", "bdata": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
 def band_colour(colours: Palette, name: str) -> str:

@@ -231,7 +231,10 @@ def _points(chart: BidiComponent | None) -> int:
 
 
 def _length(values: Any) -> int:
-    """Of a list, or of Plotly's packed numbers: bytes in base64 and the type of one, such as 'f8'."""
+    """Of a list, or of Plotly's packed numbers: bytes in base64 and the type of one, such as 'f8'. 0 where the values
+    are those of an earlier trace."""
     if isinstance(values, dict):
+        if "of" in values:
+            return 0
         return len(base64.b64decode(values["bdata"])) // int(values["dtype"][1:])
     return len(values or ())

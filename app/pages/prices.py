@@ -43,12 +43,12 @@ def _main(deck: DeckView | None, choice: Choice) -> None:
     store, exact = prices_controls.header(card, preset)
     asked = prices_controls.controls(deck, card, preset, store, exact)
     prices_figures.render(asked.prices, theme)
-    prices_scale.render(asked.prices, theme)
+    prices_scale.render(asked.prices, asked.named, theme)
     beside, room = st.columns([1.15, 1], gap="small")
     with beside:
         prices_table.render(asked.prices, card, preset, theme)
     with room:
-        prices_room.render(asked.prices, theme)
+        prices_room.render(asked.prices, asked.named, theme)
     prices_session.render(deck, asked.prices, asked.named, theme)
     calibrate_box.render(deck)
     card_sources.render(card, preset)

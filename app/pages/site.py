@@ -5,7 +5,7 @@ from functools import partial
 import streamlit as st
 
 from app.pages import live, planner, prices
-from panels.components import ASSETS
+from panels.assets import ASSETS
 from panels.deck_view import NO_ENGINE, DeckView
 
 ICON = ASSETS / "theme" / "icon.svg"

@@ -1,10 +1,26 @@
 // A Plotly chart on an element that is kept: Plotly.react changes what differs, so zoom and legend state stay.
-// A figure with `file` says what its picture is called. The buttons are named one by one, so that none that Plotly adds, such as an upload, ever appears.
+// The buttons are named one by one, so that none that Plotly adds, such as an upload, ever appears.
+const icon = (path) => ({ width: 24, height: 24, path });
 const CONFIG = {
-  responsive: true,
   displaylogo: false,
   displayModeBar: 'hover',
-  modeBarButtons: [['zoom2d', 'pan2d', 'zoomIn2d', 'zoomOut2d', 'resetScale2d'], ['toImage']],
+  modeBarButtons: [
+    ['zoom2d', 'pan2d', 'zoomIn2d', 'zoomOut2d', 'resetScale2d'],
+    [
+      {
+        name: 'picture', title: 'Save as PNG', click: savePicture,
+        icon: icon('M3 5h18v14H3zM5 7v10h14V7zM6 16l4-5 3 3 2-2 3 4z'),
+      },
+      {
+        name: 'table', title: 'Save the figures as CSV', click: saveTable,
+        icon: icon('M3 4h18v16H3zM5 9v3h4V9zM11 9v3h8V9zM5 14v4h4v-4zM11 14v4h8v-4z'),
+      },
+      {
+        name: 'screen', title: SCREEN.into, click: (plot) => toggleScreen(plot.parentElement),
+        icon: icon('M3 3h7v2H5v5H3zM14 3h7v7h-2V5h-5zM3 14h2v5h5v2H3zM19 14h2v7h-7v-2h5z'),
+      },
+    ],
+  ],
   showSendToCloud: false,
   plotlyServerURL: '',
 };
@@ -15,50 +31,80 @@ function loadPlotly() {
     const script = document.createElement('script');
     script.src = '/assets/plotly.min.js';
     script.onload = resolve;
-    script.onerror = () => reject(new Error('the chart library did not load'));
+    script.onerror = () => {
+      // The next chart or refresh asks again.
+      script.remove();
+      delete window.__parkdeckPlotly;
+      reject(new Error('the chart library did not load'));
+    };
     document.head.appendChild(script);
   });
   return window.__parkdeckPlotly;
 }
 
-// `narrow` of a figure: the parts of its layout that differ where it is less than `below` pixels wide.
-function laidOut(element) {
-  const { layout, narrow } = element.figure;
-  return narrow && element.clientWidth < narrow.below ? { ...layout, ...narrow.layout } : layout;
+// Draws the latest figure into the room that there is; a chart that is not shown is drawn once it is.
+async function draw(plot) {
+  const frame = plot.parentElement;
+  const width = plot.clientWidth;
+  if (!width) return;
+  // Read anew each time: Plotly writes into what it is given.
+  const { data, layout, narrow } = figureOf(plot);
+  const full = isFull(frame);
+  if (!full) plot.usual = { width, height: layout.height };
+  const factor = full ? growth(width, frame.clientHeight, plot.usual) : 1;
+  const laidOut = narrow && width / factor < narrow.below ? { ...layout, ...narrow.layout } : layout;
+  const height = full ? frame.clientHeight : laidOut.height;
+  plot.drawn = { width, frameHeight: frame.clientHeight, full };
+  plot.style.height = `${height}px`;
+  await window.Plotly.react(plot, enlarged(data, factor), { ...enlarged(laidOut, factor), width, height }, CONFIG);
+  plot.querySelector('.modebar')?.setAttribute('aria-label', 'Buttons of the chart');
+  sayScreen(frame);
 }
 
-async function draw(element) {
-  const { data, file } = element.figure;
-  const layout = laidOut(element);
-  element.style.height = `${layout.height}px`;
-  const named = file ? { ...CONFIG, toImageButtonOptions: { filename: file, scale: 2 } } : CONFIG;
-  await window.Plotly.react(element, data, layout, named);
-}
-
-// A change of width draws anew where it changes the layout; plotly itself fits the rest.
-function watch(element) {
-  if (element.watched) return;
-  element.watched = new ResizeObserver(() => {
-    if (element.layout && element.layout.height !== laidOut(element).height) draw(element);
+// A change of the room draws anew; the chart's own height is no such change, except where it fills the screen.
+function watch(plot) {
+  if (plot.watched) return;
+  plot.watched = new ResizeObserver(() => {
+    const { width, frameHeight, full } = plot.drawn ?? {};
+    const frame = plot.parentElement;
+    const other = isFull(frame) !== full || (full && frame.clientHeight !== frameHeight);
+    if (plot.clientWidth !== width || other) draw(plot);
   });
-  element.watched.observe(element);
+  plot.watched.observe(plot.parentElement);
 }
 
-export default async function ({ data, parentElement }) {
-  const element = parentElement.querySelector('.parkdeck-plot');
-  element.figure = JSON.parse(data);
-  element.style.height = `${element.figure.layout.height}px`;
+// The page's key for full screen is the first chart's.
+document.addEventListener('parkdeck', ({ detail }) => {
+  const plot = document.querySelector('.parkdeck-plot');
+  if (detail === 'full screen' && plot) toggleScreen(plot.parentElement);
+});
+
+function tell(plot, { alt }) {
+  if (plot.getAttribute('aria-label') === alt) return;
+  plot.setAttribute('role', 'figure');
+  plot.setAttribute('aria-label', alt);
+}
+
+function sayMissing(plot, problem, again) {
+  const missing = plot.parentElement.querySelector('.parkdeck-missing');
+  plot.hidden = Boolean(problem);
+  missing.hidden = !problem;
+  if (!problem) return;
+  missing.querySelector('p').textContent = `No chart: ${problem}. ${plot.getAttribute('aria-label')}`;
+  missing.querySelector('button').onclick = again;
+}
+
+export default async function update({ data, parentElement }) {
+  const plot = parentElement.querySelector('.parkdeck-plot');
+  plot.json = data;
+  tell(plot, JSON.parse(data));
   try {
     await loadPlotly();
   } catch (error) {
-    element.textContent = `No chart: ${error.message}; reload the page.`;
+    sayMissing(plot, error.message, () => update({ data: plot.json, parentElement }));
     return;
   }
-  const { alt, narrow } = element.figure;
-  if (alt) {
-    element.setAttribute('role', 'figure');
-    element.setAttribute('aria-label', alt);
-  }
-  await draw(element);
-  if (narrow) watch(element);
+  sayMissing(plot, '');
+  watch(plot);
+  await draw(plot);
 }

@@ -21,6 +21,7 @@ from app.sizes import size_of
 from engine.errors import BadKnob, Refused
 from engine.geometry import KVDtype
 from engine.snapshot import HostState, Snapshot
+from panels import assets
 from tests.panels.fake_control import FakeControl
 
 
@@ -75,6 +76,24 @@ def test_allowed_hosts_can_be_widened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARKDECK_ALLOWED_HOSTS", "deck.lan, other")
     assert client().get("/", headers={"host": "deck.lan:8501"}).text == "hello"
     assert client().get("/", headers={"host": "evil.example"}).status_code == 421
+
+
+@pytest.mark.parametrize("name", assets.FILES)
+def test_scripts_and_styles_are_kept_under_their_version_alone(name: str) -> None:
+    answer = client().get(assets.address(name))
+    assert answer.text == assets.content(name)
+    assert answer.headers["content-type"] == f"text/{'css' if name.endswith('.css') else 'javascript'}; charset=utf-8"
+    assert "immutable" in answer.headers["cache-control"]
+    earlier = client().get(f"/assets/0123456789abcdef/{name}")
+    assert earlier.text == assets.content(name)
+    assert earlier.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("name", ["palette.toml", "..%2Ftheme%2Fpalette.toml", "cards.JS", "rx9070xt.toml"])
+def test_no_other_file_is_served(name: str) -> None:
+    answer = client().get(f"/assets/{assets.version()}/{name}")
+    assert answer.status_code == 404
+    assert "[meaning]" not in answer.text
 
 
 def test_plotly_comes_from_the_installed_package_and_is_cached() -> None:

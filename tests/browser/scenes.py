@@ -59,6 +59,22 @@ class TickingControl(FakeControl):
         return FakeControl.samples(self, since)
 
 
+HOSTILE = ('=HYPERLINK("http://127.0.0.1:9","look")', 'a comma, a "quote"\r\nand a line', "@SUM(A1)", "<img src=x>")
+
+
+class HostileControl(TickingControl):
+    """Its agents, model and card have names that a spreadsheet or a page could take for more than names."""
+
+    def moves(self) -> Sequence[MoveCost]:
+        moved = enumerate(FakeControl.moves(self))
+        return tuple(replace(move, agent=HOSTILE[index % len(HOSTILE)]) for index, move in moved)
+
+
+def hostile() -> FakeDeck:
+    card = replace(fake_control.CARD, card='=1+1, "a <b>card</b>"')
+    return FakeDeck(HostileControl(at=60.0, start_utc=time.time() - 60.0, model_name=HOSTILE[0], card=card))
+
+
 def ticking() -> FakeDeck:
     return FakeDeck(TickingControl(at=30.0, start_utc=time.time() - 30.0))
 
@@ -146,6 +162,7 @@ SCENES: dict[str, Callable[[], FakeDeck]] = {
     "empty": empty,
     "moving": moving,
     "ticking": ticking,
+    "hostile": hostile,
     "stalled": stalled,
     "failed": failed,
     "offline": offline,

@@ -99,7 +99,7 @@ def test_undo_brings_fp16_back_and_says_so_and_the_card_shows_the_undo(page: Pag
     expect(page.locator(".effect h4")).to_have_text("KV precision q8 → fp16", timeout=SOON_MS)
     expect(page.locator(".effect .meta")).to_contain_text("by tab 2 ·")
     expect(page.get_by_text("KV precision q8 → fp16", exact=False).filter(has_text="by tab 2").first).to_be_visible()
-    wait_until(page, lambda: "q8: " in page.locator("[data-card=paused_fit]").inner_text(), "fp16")
+    wait_until(page, lambda: "q8: " in page.locator("[data-tile=paused_fit]").inner_text(), "fp16")
 
 
 def test_a_dismissed_card_is_away_in_that_tab_until_the_next_change(page: Page, other: Page) -> None:

@@ -87,7 +87,7 @@ def test_no_button_of_the_chart_uploads_it(page: Page) -> None:
     page.locator(".parkdeck-plot").hover()
     titles = chart(page, "[...plot.querySelectorAll('.modebar-btn')].map((b) => b.dataset.title || b.dataset.name)")
     assert isinstance(titles, list)
-    assert len(titles) == 6
+    assert len(titles) == 8
     assert not re.search("share|cloud|upload|edit", " ".join(titles), re.IGNORECASE)
     assert chart(page, "plot._context.plotlyServerURL") == ""
 

@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -148,7 +149,8 @@ def test_the_chart_is_a_picture_with_a_name(page: Page, tmp_path: Path) -> None:
     page.locator(".parkdeck-plot").first.hover()
     with page.expect_download() as caught:
         page.locator(".parkdeck-plot .modebar-btn[data-title*='png' i]").first.click()
-    assert caught.value.suggested_filename == "parkdeck-planner-rx9070xt-ceiling.png"
+    named = r"parkdeck-planner-turns-rx9070xt-ceiling-\d{8}T\d{6}Z\.png"
+    assert re.fullmatch(named, caught.value.suggested_filename)
 
 
 def test_the_table_comes_as_csv(page: Page) -> None:
