@@ -14,7 +14,7 @@ import numpy as np
 from engine.events import Event
 from engine.geometry import KVDtype
 from engine.publish import other_dtype
-from engine.snapshot import Bands, Sample, Snapshot, TurnRow
+from engine.snapshot import Bands, Sample, Snapshot
 from engine.thinning import thinned
 from panels import chart, components
 from panels.marks import Trace
@@ -43,7 +43,6 @@ class StackData:
     utc: float
     scale: Scale
     window_s: float = 300.0
-    turns: Sequence[TurnRow] = ()
     session: str = ""
     runs: bool = True
 
@@ -52,7 +51,7 @@ def stack_data(
     snapshot: Snapshot, samples: Sequence[Sample], events: Sequence[Event], scale: Scale, window_s: float
 ) -> StackData:
     return StackData(
-        samples, events, snapshot.bands, snapshot.knobs.kv_dtype, snapshot.utc, scale, window_s, snapshot.turns,
+        samples, events, snapshot.bands, snapshot.knobs.kv_dtype, snapshot.utc, scale, window_s,
         snapshot.session, snapshot.state.serving,
     )  # fmt: skip
 
@@ -86,7 +85,7 @@ def spec(data: StackData, theme: ThemeName) -> dict[str, Any]:
     figures = [*in_the_bar(now, unit, colours), *beside_the_bar(now, unit, colours)]
     labels = [*changes["annotations"], *figures, provenance(data.scale, colours)]
     around = layout(now, unit, data.scale, colours) | {"shapes": changes["shapes"], "annotations": labels}
-    alt = sentence(data.bands, data.turns, data.scale, data.kv_dtype, runs=data.runs)
+    alt = sentence(data.bands, data.scale, data.kv_dtype, runs=data.runs)
     return {"data": traces, "layout": around, "alt": alt, "table": table}
 
 
