@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from engine.control import Control
 from engine.errors import ParkdeckError
 from engine.events import Event, EventKind
-from engine.knobs import LABELS, Knobs, change
+from engine.knobs import Knobs, change
 from engine.snapshot import Counters, Snapshot, TurnRow
 from engine.turn import Phase, Tier
 from engine.words import counted, took
@@ -21,6 +21,7 @@ T = TypeVar("T")
 Waiting = Generator[None, None, T]
 
 PATIENCE_S = 45.0
+CERTAIN_S = 8.0
 ROUNDS = 4.0
 LEFT_TOKENS = 6
 LEAVING = (EventKind.SWAP_OUT, EventKind.DROP)
@@ -78,13 +79,16 @@ class Stage:
             self.cast.problem = ""
 
     def until(self, true: Callable[[], bool], what: str, why: Callable[[], str] = lambda: "") -> Waiting[None]:
-        """Raises NotSeen with the reason when `what`, a few words, does not become true within a while."""
-        deadline = self.now + self.patience_s
+        """Raises NotSeen with the reason when `what`, a few words, does not become true within a while; soon when
+        there is a reason that time does not change: what `why` says, or a knob that somebody moved."""
+        began = self.now
         while not true():
+            waited = self.now - began
             if self.cast is not None and self.cast.problem:
                 raise NotSeen(f"waited for {what}: {self.cast.problem}")
-            if self.now > deadline:
-                raise NotSeen(f"waited {took(self.patience_s)} for {what}: {why() or self.reason()}")
+            lasting = (why() or self._moved_knob()) if waited > CERTAIN_S else ""
+            if lasting or waited > self.patience_s:
+                raise NotSeen(f"waited {took(waited)} for {what}: {lasting or self._reason()}")
             yield
 
     def answer(self, future: "Future[T]") -> Waiting[T]:
@@ -178,10 +182,8 @@ class Stage:
         Refused."""
         now = self.snapshot.knobs
         differ = {name: value for name, value in changes.items() if getattr(now, name) != value}
-        if not differ:
-            return []
-        done: Knobs = yield from self.answer(self.control.set_knobs(differ, AUTHOR))
-        for name in differ:
+        done: Knobs = (yield from self.answer(self.control.set_knobs(differ, AUTHOR))) if differ else now
+        for name in changes:
             old, mine = self._changed.get(name, (getattr(now, name), getattr(now, name)))
             # An operator's own change in between is what is put back.
             kept = old if mine == getattr(now, name) else getattr(now, name)
@@ -200,30 +202,30 @@ class Stage:
 
     # -- reasons ----------------------------------------------------------------------------------------------------
 
-    def reason(self) -> str:
-        """Why something takes long, as far as the snapshot tells."""
-        knobs, cast = self.snapshot.knobs, self.cast
+    def _moved_knob(self) -> str:
+        """'' or which knob of the tour's somebody has moved since."""
         for name, (_, mine) in self._changed.items():
-            if getattr(knobs, name) != mine:
-                return f"{change(name, mine, getattr(knobs, name))} was changed during the tour; put it back"
+            now = getattr(self.snapshot.knobs, name)
+            if now != mine:
+                return f"{change(name, mine, now)} was not the tour's doing; put it back"
+        return ""
+
+    def _reason(self) -> str:
+        """Why something takes long, as far as the snapshot tells."""
+        cast = self.cast
         if self.snapshot.stalled:
             return self.snapshot.stalled
         others = [row for row in self.snapshot.turns if cast is None or row.id not in cast.turns()]
         if others:
             return f"{counted(len(others), 'turn')} beside the tour's ({others[0].agent}) take slots and room; end them"
-        taken = [row for row in self.snapshot.turns if row.held and not self._mine(row)]
-        if taken:
-            return f"{taken[0].agent} was paused by hand; resume it"
+        by_hand = [row for row in self.snapshot.turns if row.held and not self._mine(row)]
+        if by_hand:
+            return f"{by_hand[0].agent} was paused by hand; resume it"
         return "the engine is busy; try again"
 
     def _mine(self, row: TurnRow) -> bool:
         member = self.cast.named(row.id) if self.cast else None
         return member is not None and member.held
-
-    def needs(self, name: str, value: object) -> str:
-        """'' or why a knob stands in the way."""
-        now = getattr(self.snapshot.knobs, name)
-        return "" if now == value else f"{LABELS[name]} is {now}, the tour needs {value}"
 
     def full(self) -> bool:
         """Every slot runs a turn of the tour, and each of its agents has had a first token."""

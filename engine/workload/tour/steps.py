@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from engine.errors import ParkdeckError, Refused
 from engine.events import Event, EventKind
@@ -53,7 +54,7 @@ def pause_two(stage: Stage) -> Waiting[str]:
 
 def pause_third(stage: Stage) -> Waiting[str]:
     yield from stage.pause(STAY + 1, longest=True)
-    left = yield from _wait_for(stage, LEAVING, "a turn that leaves", _why_all_stay(stage))
+    left = yield from _wait_for(stage, LEAVING, "a turn that leaves", partial(_why_all_stay, stage))
     held = f"{len(stage.parked(Tier.RESIDENT))} paused turns stay resident."
     if left.kind is EventKind.SWAP_OUT:
         stage.figures[OUT] = left.seconds or 0.0
@@ -61,18 +62,15 @@ def pause_third(stage: Stage) -> Waiting[str]:
     return f"{left.agent} left: dropped, for the host pool has no room for it; its KV must be recomputed. {held}"
 
 
-def _why_all_stay(stage: Stage) -> Callable[[], str]:
-    def why() -> str:
-        if not stage.playing.sizes.tight:
-            memory = stage.snapshot.memory
-            tokens = memory.blocks_total * block_size_of(stage.snapshot) if memory else 0
-            return (
-                f"the arena holds {tokens:,} tokens and has room for all of the tour's turns; start with a smaller "
-                "--ceiling to see one leave"
-            )
-        return stage.needs("policy", "walk-down") or stage.needs("kv_dtype", KVDtype.FP16)
-
-    return why
+def _why_all_stay(stage: Stage) -> str:
+    """'' or why no number of paused turns of the tour fills the arena."""
+    memory = stage.snapshot.memory
+    if stage.playing.sizes.tight or memory is None:
+        return ""
+    return (
+        f"the arena holds {memory.blocks_total * block_size_of(stage.snapshot):,} tokens and has room for all of the "
+        "tour's turns; start with a smaller --ceiling to see one leave"
+    )
 
 
 # -- 4 ----------------------------------------------------------------------------------------------------------------
@@ -80,7 +78,7 @@ def _why_all_stay(stage: Stage) -> Callable[[], str]:
 
 def flip_q8(stage: Stage) -> Waiting[str]:
     if stage.snapshot.knobs.kv_dtype is KVDtype.Q8:
-        raise NotSeen("q8 was already on, so there was nothing to flip; set KV precision to fp16 and try again")
+        raise NotSeen("KV precision was q8 already, so there was nothing to flip; set it to fp16 and try again")
     fit = stage.snapshot.paused_fit
     away = [m for m, row in stage.parked() if row.tier in (Tier.HOST, Tier.DROPPED)]
     try:
@@ -94,7 +92,7 @@ def flip_q8(stage: Stage) -> Waiting[str]:
         return f"{said} No turn had left, so none came back."
     yield from stage.resume(away[0])
     yield from stage.pause(STAY + 1, but=away[0])
-    back = yield from _wait_for(stage, (EventKind.SWAP_IN, EventKind.RECOMPUTE), f"{away[0].name} back", stage.reason)
+    back = yield from _wait_for(stage, (EventKind.SWAP_IN, EventKind.RECOMPUTE), f"{away[0].name} back")
     if back.kind is EventKind.SWAP_IN:
         stage.figures[BACK] = back.seconds or 0.0
         came = f"{back.agent} back in {took(back.seconds or 0.0)}, {mib(back.nbytes or 0)}"
@@ -172,13 +170,11 @@ def change_policy(stage: Stage) -> Waiting[str]:
             yield from stage.set_knobs({"kv_dtype": KVDtype.FP16})
     except Refused as refusal:
         raise NotSeen(f"{refusal}") from None
-    dropped = yield from _wait_for(stage, (EventKind.DROP,), "a turn that is dropped", _why_all_stay(stage))
+    dropped = yield from _wait_for(stage, (EventKind.DROP,), "a turn that is dropped", partial(_why_all_stay, stage))
     member = stage.playing.named(dropped.turn)
     if member is not None and member.held:
         yield from stage.resume(member)
-    again = yield from _wait_for(
-        stage, (EventKind.RECOMPUTE,), f"{dropped.agent} computed again", stage.reason, dropped.agent
-    )
+    again = yield from _wait_for(stage, (EventKind.RECOMPUTE,), f"{dropped.agent} computed again", agent=dropped.agent)
     price = f"{dropped.agent} was dropped and computed again in {took(again.seconds or 0.0)}"
     if OUT in stage.figures and BACK in stage.figures:
         both = stage.figures[OUT] + stage.figures[BACK]
@@ -189,7 +185,11 @@ def change_policy(stage: Stage) -> Waiting[str]:
 
 
 def _wait_for(
-    stage: Stage, kinds: tuple[EventKind, ...], what: str, why: Callable[[], str], agent: str | None = None
+    stage: Stage,
+    kinds: tuple[EventKind, ...],
+    what: str,
+    why: Callable[[], str] = lambda: "",
+    agent: str | None = None,
 ) -> Waiting[Event]:
     yield from stage.until(lambda: stage.first(kinds, agent) is not None, what, why)
     event = stage.first(kinds, agent)

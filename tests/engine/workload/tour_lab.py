@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.control import Listener, Unblock
-from engine.errors import ParkdeckError
+from engine.errors import ParkdeckError, Refused
 from engine.events import Event
 from engine.knobs import Knobs
 from engine.models.loaded import LoadedModel
@@ -119,7 +119,7 @@ class LabControl:
         refusal = self.refuse(verb, value)
         try:
             if refusal:
-                raise ParkdeckError(refusal)
+                raise Refused(refusal)
             future.set_result(act())
         except ParkdeckError as error:
             future.set_exception(error)
