@@ -114,8 +114,7 @@ def block_one(stage: Stage) -> Waiting[str]:
         "a blocked turn beside full slots",
     )
     row = next(row for m, row in stage.playing.rows(stage.snapshot) if m is member)
-    asked = stage.first((EventKind.BLOCK,), member.name)
-    free_s = stage.snapshot.at - asked.at if asked else stage.now - began
+    taken = _taken_after(stage, member)
     kept = f"{mib(row.kv_bytes)} stayed" if row.tier is Tier.RESIDENT else f"its KV is {row.tier}"
     # A tool takes its time; that is not what is being measured.
     while stage.now - began < TOOL_S:
@@ -130,10 +129,18 @@ def block_one(stage: Stage) -> Waiting[str]:
     later = took(max((member.answered_at or sent) - sent, 0.0))
     again = stage.first((EventKind.RECOMPUTE,), member.name)
     return (
-        f"{member.name} waited {took(waited)} on {TOOL}: {kept}, its slot was taken after {took(max(free_s, 0.001))}"
-        f"{taker}. The result's {TOOL_TOKENS} tokens were answered {later} later, "
+        f"{member.name} waited {took(waited)} on {TOOL}: {kept}, its slot was taken after {took(taken)}{taker}."
+        f" The result's {TOOL_TOKENS} tokens were answered {later} later, "
         f"{'its context was' if again else 'nothing was'} recomputed."
     )
+
+
+def _taken_after(stage: Stage, member: Member) -> float:
+    """Seconds from the block until the next turn was in the slot."""
+    asked = stage.first((EventKind.BLOCK,), member.name)
+    rows = [row for _, row in stage.playing.rows(stage.snapshot) if row.phase.running]
+    since = [stage.snapshot.at - row.in_phase_s - asked.at for row in rows] if asked else []
+    return min((seconds for seconds in since if seconds >= 0), default=0.0)
 
 
 def _block(stage: Stage) -> Waiting[tuple[Member, float]]:
