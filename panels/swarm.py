@@ -68,7 +68,7 @@ def render(swarm: SwarmControl, touring: TourControl, ready: bool) -> None:
         )  # fmt: skip
         st.button(
             "Tour", key="tour_start", icon=":material/explore:", type="tertiary", on_click=_start, args=(touring,),
-            disabled=not ready or tour.running(touring.look(tour.tab())),
+            disabled=not ready or tour.running(touring.look(author)),
             help="Six steps on this running engine that show what a paused turn costs.",
         )  # fmt: skip
     _line(state.note or state.workload, now)

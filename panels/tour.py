@@ -3,37 +3,29 @@ the browser's (assets/js/tour.js)."""
 
 from dataclasses import asdict
 from typing import Any
-from uuid import uuid4
 
 import streamlit as st
 
 from engine.errors import ParkdeckError
 from engine.snapshot import Snapshot
 from engine.workload.tour.state import Phase, TourState
-from panels import components
+from panels import components, tab
 from panels.asking import Answer
 from panels.deck_view import SwarmControl, TourControl
 from panels.palette import ThemeName, palette
 from panels.units import clock
 
 KEY = "tour_band"
-TAB = "tour_tab"
 REFUSED = "tour_refused"
 OFFER = "New here? Six steps on this running engine show what a paused turn costs: a few minutes."
 STOPS = "The swarm stops for it; knobs that it changes are put back."
 ENDING = "The tour's turns are cancelled and the knobs put back."
 
 
-def tab() -> str:
-    """A name for this tab, as long as its session lasts."""
-    name: str = st.session_state.setdefault(TAB, uuid4().hex)
-    return name
-
-
 def start(tour: TourControl) -> Answer:
     """Begin the tour in this tab; its refusal is a sentence for the user."""
     try:
-        return Answer(tour.start(tab()))
+        return Answer(tour.start(tab.author()))
     except ParkdeckError as refusal:
         return Answer(str(refusal), "bad")
 
@@ -42,9 +34,9 @@ def running(state: TourState) -> bool:
     return state.phase in (Phase.RUNNING, Phase.ENDING)
 
 
-def band(state: TourState, tab: str, snapshot: Snapshot, swarm_runs: bool) -> dict[str, Any]:
+def band(state: TourState, mine: str, snapshot: Snapshot, swarm_runs: bool) -> dict[str, Any]:
     """What the band shows: `mode` none, offer, lead, watch, ending or over."""
-    mode = _mode(state, tab, snapshot, swarm_runs)
+    mode = _mode(state, mine, snapshot, swarm_runs)
     title, note = {
         "offer": ("A tour of the deck", f"{OFFER} {STOPS}"),
         "ending": ("The tour ends", ENDING),
@@ -57,13 +49,14 @@ def band(state: TourState, tab: str, snapshot: Snapshot, swarm_runs: bool) -> di
         "title": title,
         "note": note,
         "swarm": mode == "over" and state.swarm_ran and not swarm_runs and snapshot.state.serving,
-        "led": f"Another tab leads it since {clock(state.since_utc)} UTC; this one watches.",
+        "led": f"Led by {state.owner} since {clock(state.since_utc)} UTC; this one watches.",
     }
 
 
 def render(tour: TourControl, swarm: SwarmControl, snapshot: Snapshot, theme: ThemeName) -> None:
     """One element, always there; it takes no room when there is nothing to say."""
-    data = band(tour.look(tab()), tab(), snapshot, swarm.state().running)
+    mine = tab.author()
+    data = band(tour.look(mine), mine, snapshot, swarm.state().running)
     data |= {"refused": st.session_state.get(REFUSED, ""), "colours": components.colours(palette(theme))}
 
     def act() -> None:
@@ -74,10 +67,10 @@ def render(tour: TourControl, swarm: SwarmControl, snapshot: Snapshot, theme: Th
     components.tour(data, key=KEY, on_action=act)
 
 
-def _mode(state: TourState, tab: str, snapshot: Snapshot, swarm_runs: bool) -> str:
+def _mode(state: TourState, mine: str, snapshot: Snapshot, swarm_runs: bool) -> str:
     match state.phase:
         case Phase.RUNNING:
-            return "lead" if state.owner == tab else "watch"
+            return "lead" if state.owner == mine else "watch"
         case Phase.ENDING:
             return "ending"
         case Phase.OVER:
@@ -87,7 +80,7 @@ def _mode(state: TourState, tab: str, snapshot: Snapshot, swarm_runs: bool) -> s
 
 def _press(tour: TourControl, swarm: SwarmControl, verb: str) -> str:
     """Carry a press out; returns the refusal, '' when there is none."""
-    mine = tab()
+    mine = tab.author()
     try:
         match verb:
             case "start":
@@ -99,7 +92,7 @@ def _press(tour: TourControl, swarm: SwarmControl, verb: str) -> str:
             case "leave":
                 tour.leave(mine)
             case "swarm":
-                swarm.start()
+                swarm.start(mine)
                 tour.close()
             case "close":
                 tour.close()

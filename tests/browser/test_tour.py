@@ -88,7 +88,7 @@ def test_a_second_tab_watches_a_reload_goes_on_and_leaving_puts_all_back(app: Ap
     start(page)
     first = do(page, 1)
     other = tab(app, chrome)
-    expect(band(other).locator(".led")).to_contain_text("Another tab leads it")
+    expect(band(other).locator(".led")).to_contain_text("Led by tab ")
     expect(band(other).locator(".do")).to_be_hidden()
     assert band(other).locator(".said").inner_text() == first
     other.context.close()

@@ -26,7 +26,7 @@ def test_the_tab_that_leads_has_the_buttons_and_others_watch() -> None:
     assert mode(LED) == "lead"
     data = tour.band(LED, "other", EMPTY, swarm_runs=False)
     assert data["mode"] == "watch"
-    assert data["led"] == "Another tab leads it since 22:13:20 UTC; this one watches."
+    assert data["led"] == "Led by me since 22:13:20 UTC; this one watches."
     assert data["steps"][0]["status"] == "seen"
 
 
