@@ -24,6 +24,7 @@ ENDING = "The tour's turns are cancelled and the knobs put back."
 
 def start(tour: TourControl) -> Answer:
     """Begin the tour in this tab; its refusal is a sentence for the user."""
+    st.session_state.pop(REFUSED, None)
     try:
         return Answer(tour.start(tab.author()))
     except ParkdeckError as refusal:
