@@ -15,7 +15,7 @@ from engine.workload.tour.stage import LEAVING, NotSeen, Stage, Waiting
 
 STAY = 2
 TOOL = "pytest"
-TOOL_S = 3.0
+TOOL_S = 5.0
 OUT = "swap out"
 BACK = "swap in"
 
@@ -98,7 +98,7 @@ def flip_q8(stage: Stage) -> Waiting[str]:
         came = f"{back.agent} back in {took(back.seconds or 0.0)}, {mib(back.nbytes or 0)}"
     else:
         came = f"{back.agent} back, recomputed in {took(back.seconds or 0.0)}"
-    return f"{said} {came}; {len(stage.parked(Tier.RESIDENT))} paused turns stay beside it, one more than at fp16."
+    return f"{said} {came}; {len(stage.parked(Tier.RESIDENT))} paused turns stay beside it."
 
 
 # -- 5 ----------------------------------------------------------------------------------------------------------------
