@@ -1,4 +1,4 @@
-"""The deck: one engine, one swarm, one recorder and one schedule for all tabs, started and stopped together."""
+"""The deck: one engine, swarm, tour, recorder and schedule for all tabs, started and stopped together."""
 
 import logging
 import threading
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.buttons import SwarmButtons, TourButtons
 from app.measuring import Measuring
 from engine.control import Control
 from engine.errors import Refused
@@ -16,12 +17,11 @@ from engine.record.recorder import Recorder
 from engine.record.schedule import Schedule, start_schedule
 from engine.snapshot import CardScale, Sample, Snapshot
 from engine.telemetry.hardware import HardwareReader, HardwareSample
-from engine.words import counted
 from engine.workload.readers import load_workload
 from engine.workload.status import SwarmStatus
 from engine.workload.swarm import Swarm
-from panels.deck_view import SwarmState, TableName
-from panels.units import fraction
+from engine.workload.tour.tour import Tour
+from panels.deck_view import TableName
 
 DEFAULT_WORKLOAD = "swarm"
 ENGINE_STOPS_WITHIN_S = 2.0
@@ -61,7 +61,9 @@ class Deck:
             note=self._note,
         )
         self._measuring = Measuring(self._host, self._swarm)
-        self._buttons = SwarmButtons(self._swarm, self._measuring)
+        tour = Tour(self._host, self._swarm)
+        self._tour = TourButtons(tour, self._measuring)
+        self._buttons = SwarmButtons(self._swarm, self._measuring, tour)
         self._hardware = HardwareReader()
         self._schedule: Schedule | None = None
         self._lifecycle = threading.Lock()
@@ -85,6 +87,7 @@ class Deck:
             if self._schedule is None:
                 return
             self._measuring.close()
+            self._tour.end()
             self._swarm.stop()
             self._host.stop(ENGINE_STOPS_WITHIN_S)
             self._schedule.stop()
@@ -104,12 +107,16 @@ class Deck:
         return self._host
 
     @property
-    def swarm(self) -> "SwarmButtons":
+    def swarm(self) -> SwarmButtons:
         return self._buttons
 
     @property
     def calibration(self) -> Measuring:
         return self._measuring
+
+    @property
+    def tour(self) -> TourButtons:
+        return self._tour
 
     @property
     def status(self) -> SwarmStatus:
@@ -156,52 +163,6 @@ class Deck:
         if not self._recorder.session:
             raise Refused("nothing is recorded yet; wait until the engine runs")
         return csv_chunks(f"{table}.csv", self._recorder.session, recorder=self._recorder)
-
-
-class SwarmButtons:
-    """A SwarmControl over the swarm, for the page, which also learns for what the swarm waits."""
-
-    def __init__(self, swarm: Swarm, measuring: Measuring) -> None:
-        self._swarm = swarm
-        self._measuring = measuring
-
-    def state(self) -> SwarmState:
-        status = self._swarm.status
-        if status.problem and not status.live:
-            note = status.problem
-        elif status.running:
-            note = (
-                f"{counted(status.live, 'agent')} in a turn, {status.blocked} of them on tools, "
-                f"{counted(status.turns_done, 'turn')} done, "
-                f"b {fraction(status.blocked_fraction)} by the agents' clocks"
-            )
-        elif self._measuring.state().running:
-            note = "This machine is being measured; a swarm started now ends the measurement."
-        else:
-            note = "The swarm is stopped."
-        return SwarmState(status.running, status.agents, status.speed, status.workload, note)
-
-    def start(self, author: str) -> str:
-        self._swarm.start(author)
-        return "Swarm started."
-
-    def stop(self, author: str) -> str:
-        self._swarm.stop(author)
-        return "Swarm stopped; its turns were cancelled."
-
-    def set_agents(self, agents: int, author: str) -> str:
-        self._swarm.set_agents(int(agents), author)
-        return f"{counted(int(agents), 'agent')}."
-
-    def set_speed(self, speed: float, author: str) -> str:
-        self._swarm.set_speed(float(speed), author)
-        return f"Speed {speed:g}×."
-
-    def foreground_turn(self) -> str:
-        return f"Foreground turn of {self._swarm.foreground_turn_now()} sent."
-
-    def long_turn(self) -> str:
-        return f"Long background turn of {self._swarm.long_turn_now()} sent."
 
 
 class _Begun:

@@ -59,6 +59,16 @@ EFFECT_HTML = """<div class="effect-frame"><section class="effect" aria-label="E
 <button class="dismiss" type="button">Dismiss</button></span></div>
 <ul class="cells"></ul>
 <div class="foot"><span class="told" role="status"></span><span class="note"></span></div></section></div>"""
+
+TOUR_HTML = """<section class="tour" aria-label="Tour of six steps" hidden><div class="head">
+<span class="where"></span><ol class="dots" aria-hidden="true"></ol><span class="led"></span>
+<button class="leave" type="button"></button></div>
+<div class="body"><div class="words" aria-live="polite"><h4></h4><p class="does"></p>
+<p class="watch"><span class="dot"></span><span class="place"></span></p></div>
+<div class="result"><p class="said" role="status"></p><p class="refused" role="alert"></p>
+<div class="buttons"><button class="do" type="button"></button><button class="back" type="button">Back</button>
+<button class="next" type="button"></button></div></div></div></section>"""
+
 MARK_HTML = '<div class="slider-mark"><div class="tick"></div><div class="said"></div></div>'
 FIGURES_HTML = """<div class="figures-frame"><table class="figures"><thead><tr></tr></thead><tbody></tbody></table>
 <ul class="notes"></ul></div>"""
@@ -108,6 +118,12 @@ def effect(data: dict[str, Any], *, key: str, on_undo: Any, on_dismiss: Any) -> 
     `dismiss`, the change's key."""
     mount = _mount("parkdeck_effect", EFFECT_HTML, "effect.js")
     mount(key=key, data=data, on_undo_change=on_undo, on_dismiss_change=on_dismiss)
+
+
+def tour(data: dict[str, Any], *, key: str, on_action: Any) -> None:
+    """The band of the tour; nothing is drawn in mode none. A press is in st.session_state[key].action (verb) when the
+    callback runs."""
+    _mount("parkdeck_tour", TOUR_HTML, "js/tour.js")(key=key, data=data, on_action_change=on_action)
 
 
 def figures(data: dict[str, Any], *, key: str) -> None:

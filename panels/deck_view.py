@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 from engine.control import Control
 from engine.snapshot import CardScale
 from engine.telemetry.hardware import HardwareSample
+from engine.workload.tour.state import TourState
 
 TableName = Literal["timeline", "samples", "events"]
 TABLES: tuple[TableName, ...] = ("timeline", "samples", "events")
@@ -58,6 +59,23 @@ class CalibrationControl(Protocol):
     def cancel(self) -> str: ...
 
 
+class TourControl(Protocol):
+    """The tour, one at a time for all tabs; `tab` names who asks. Verbs as in SwarmControl; they are carried out soon,
+    and the state shows it."""
+
+    def look(self, tab: str) -> TourState:
+        """The state; a tab that looks is there."""
+        ...
+
+    def start(self, tab: str) -> str: ...
+    def act(self, tab: str) -> str: ...
+    def next(self, tab: str) -> str: ...
+    def leave(self, tab: str) -> str: ...
+    def close(self) -> str:
+        """What the last tour said at its end is read."""
+        ...
+
+
 class DeckView(Protocol):
     """One deck for all tabs. Reading never waits for the engine."""
 
@@ -71,6 +89,8 @@ class DeckView(Protocol):
         """The name of a tab that is being opened: 'tab 1', 'tab 2'. From any thread."""
         ...
 
+    @property
+    def tour(self) -> TourControl: ...
     def hardware(self) -> HardwareSample | None: ...
     def last_card(self) -> CardScale | None:
         """The scale of the session that began last."""

@@ -8,9 +8,9 @@ from typing import Any
 import streamlit as st
 
 from engine.errors import ParkdeckError
-from panels import following, tab
+from panels import following, tab, tour
 from panels.asking import Answer
-from panels.deck_view import SwarmControl
+from panels.deck_view import SwarmControl, TourControl
 from panels.plain import plain
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -27,7 +27,7 @@ def ask(verb: Callable[[], str]) -> Answer:
         return Answer(str(refusal), "bad")
 
 
-def render(swarm: SwarmControl, ready: bool) -> None:
+def render(swarm: SwarmControl, touring: TourControl, ready: bool) -> None:
     """One row of controls. `ready`: the engine takes turns."""
     state, author = swarm.state(), tab.author()
     now = time.monotonic()
@@ -66,6 +66,11 @@ def render(swarm: SwarmControl, ready: bool) -> None:
             "Long background turn now", key="long_now", icon=":material/notes:", on_click=_press,
             args=(swarm.long_turn,), disabled=not ready,
         )  # fmt: skip
+        st.button(
+            "Tour", key="tour_start", icon=":material/explore:", type="tertiary", on_click=_start, args=(touring,),
+            disabled=not ready or tour.running(touring.look(author)),
+            help="Six steps on this running engine that show what a paused turn costs.",
+        )  # fmt: skip
     _line(state.note or state.workload, now)
 
 
@@ -83,6 +88,10 @@ def _line(note: str, now: float) -> None:
 
 def _press(verb: Callable[[], str]) -> None:
     _answered(ask(verb))
+
+
+def _start(touring: TourControl) -> None:
+    _answered(tour.start(touring))
 
 
 def _moved(name: str, verb: Callable[[Any], str]) -> None:

@@ -24,6 +24,7 @@ from panels import (
     swarm,
     tab,
     top,
+    tour,
     turns,
 )
 from panels.deck_view import DeckView
@@ -85,12 +86,14 @@ def _main(deck: DeckView) -> None:
     scale = scale_for(snapshot, state.scale)
     with st.container(gap="xsmall"):
         top.render(snapshot, state, deck.recording_problem(), theme, _looked)
-        said, played, figured, charted, effected, tabled, sensed = (st.container() for _ in range(7))
+        said, toured, played, figured, charted, effected, tabled, sensed = (st.container() for _ in range(8))
     with said:
         states.render(control, snapshot)
+    with toured:
+        tour.render(deck.tour, deck.swarm, snapshot, theme)
     if snapshot.bands is not None:
         with played:
-            swarm.render(deck.swarm, snapshot.state.serving)
+            swarm.render(deck.swarm, deck.tour, snapshot.state.serving)
         with figured:
             figures.render(snapshot, scale, theme)
         samples = [sample for sample in reading.samples if sample.at > snapshot.at - state.window_s]

@@ -122,6 +122,20 @@ def test_tabs_that_open_at_once_have_names_of_their_own(deck: Deck) -> None:
     assert sorted(names, key=lambda name: int(name.removeprefix("tab "))) == [f"tab {i}" for i in range(1, 65)]
 
 
+def test_a_tour_keeps_the_swarm_out_and_waits_for_a_measurement(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Refused, match="the engine does not run"):
+        deck.tour.start("tab")
+    monkeypatch.setattr(deck.calibration, "_state", CalibrationState(running=True))
+    with pytest.raises(Refused, match="this machine is being measured"):
+        deck.tour.start("tab")
+    monkeypatch.undo()
+    monkeypatch.setattr("engine.workload.tour.tour.Tour.running", True)
+    for verb in (lambda: deck.swarm.start("tab 1"), deck.swarm.foreground_turn, deck.swarm.long_turn):
+        with pytest.raises(Refused, match="the tour runs and needs the engine for itself"):
+            verb()
+    assert deck.swarm.state().note == "The swarm waits for the end of the tour."
+
+
 def test_an_unknown_workload_is_refused_with_the_names() -> None:
     with pytest.raises(Refused, match="swarm"):
         Deck(DeckConfig(workload="nonsense"))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from engine.errors import Refused
 from engine.snapshot import CardScale
 from engine.telemetry.hardware import HardwareSample
+from engine.workload.tour.state import TourState
 from panels.deck_view import CalibrationState, SwarmState
 from tests.panels.fake_control import FakeControl
 
@@ -78,10 +79,44 @@ class FakeCalibration:
 
 
 @dataclass(slots=True)
+class FakeTour:
+    """Remembers what it was asked; a test says how it stands."""
+
+    now: TourState = field(default_factory=TourState)
+    calls: list[str] = field(default_factory=list)
+    refuse: str = ""
+
+    def look(self, tab: str) -> TourState:
+        return self.now
+
+    def start(self, tab: str) -> str:
+        return self._take("start")
+
+    def act(self, tab: str) -> str:
+        return self._take("act")
+
+    def next(self, tab: str) -> str:
+        return self._take("next")
+
+    def leave(self, tab: str) -> str:
+        return self._take("leave")
+
+    def close(self) -> str:
+        return self._take("close")
+
+    def _take(self, name: str) -> str:
+        if self.refuse:
+            raise Refused(self.refuse)
+        self.calls.append(name)
+        return f"{name} of the tour"
+
+
+@dataclass(slots=True)
 class FakeDeck:
     control: FakeControl = field(default_factory=FakeControl)
     swarm: FakeSwarm = field(default_factory=FakeSwarm)
     calibration: FakeCalibration = field(default_factory=FakeCalibration)
+    tour: FakeTour = field(default_factory=FakeTour)
     reading: HardwareSample | None = field(
         default_factory=lambda: HardwareSample(
             1.0,

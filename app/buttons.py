@@ -1,0 +1,104 @@
+"""What the page's buttons of the swarm and of the tour do, and the sentences that they answer with."""
+
+from app.measuring import Measuring
+from engine.errors import Refused
+from engine.words import counted
+from engine.workload.swarm import Swarm
+from engine.workload.tour.state import TourState
+from engine.workload.tour.tour import Tour
+from panels.deck_view import SwarmState
+from panels.units import fraction
+
+
+class SwarmButtons:
+    """A SwarmControl over the swarm, for the page, which also learns for what the swarm waits. While a tour runs, no
+    agent and no turn is sent into it."""
+
+    def __init__(self, swarm: Swarm, measuring: Measuring, tour: Tour) -> None:
+        self._swarm = swarm
+        self._measuring = measuring
+        self._tour = tour
+
+    def state(self) -> SwarmState:
+        status = self._swarm.status
+        if status.problem and not status.live:
+            note = status.problem
+        elif status.running:
+            note = (
+                f"{counted(status.live, 'agent')} in a turn, {status.blocked} of them on tools, "
+                f"{counted(status.turns_done, 'turn')} done, "
+                f"b {fraction(status.blocked_fraction)} by the agents' clocks"
+            )
+        elif self._measuring.state().running:
+            note = "This machine is being measured; a swarm started now ends the measurement."
+        elif self._tour.running:
+            note = "The swarm waits for the end of the tour."
+        else:
+            note = "The swarm is stopped."
+        return SwarmState(status.running, status.agents, status.speed, status.workload, note)
+
+    def start(self, author: str) -> str:
+        self._not_on_tour()
+        self._swarm.start(author)
+        return "Swarm started."
+
+    def stop(self, author: str) -> str:
+        self._swarm.stop(author)
+        return "Swarm stopped; its turns were cancelled."
+
+    def set_agents(self, agents: int, author: str) -> str:
+        self._swarm.set_agents(int(agents), author)
+        return f"{counted(int(agents), 'agent')}."
+
+    def set_speed(self, speed: float, author: str) -> str:
+        self._swarm.set_speed(float(speed), author)
+        return f"Speed {speed:g}×."
+
+    def foreground_turn(self) -> str:
+        self._not_on_tour()
+        return f"Foreground turn of {self._swarm.foreground_turn_now()} sent."
+
+    def long_turn(self) -> str:
+        self._not_on_tour()
+        return f"Long background turn of {self._swarm.long_turn_now()} sent."
+
+    def _not_on_tour(self) -> None:
+        if self._tour.running:
+            raise Refused("the tour runs and needs the engine for itself; leave it first")
+
+
+class TourButtons:
+    """A TourControl over the tour, for the page."""
+
+    def __init__(self, tour: Tour, measuring: Measuring) -> None:
+        self._tour = tour
+        self._measuring = measuring
+
+    def look(self, tab: str) -> TourState:
+        return self._tour.look(tab)
+
+    def start(self, tab: str) -> str:
+        if self._measuring.state().running:
+            raise Refused("this machine is being measured; wait for that or cancel it, then take the tour")
+        self._tour.start(tab)
+        return "Tour started."
+
+    def act(self, tab: str) -> str:
+        self._tour.act(tab)
+        return ""
+
+    def next(self, tab: str) -> str:
+        self._tour.next(tab)
+        return ""
+
+    def leave(self, tab: str) -> str:
+        self._tour.leave(tab)
+        return "The tour ends; its turns are cancelled and the knobs put back."
+
+    def close(self) -> str:
+        self._tour.forget()
+        return ""
+
+    def end(self) -> None:
+        """With the deck, while the engine is still there."""
+        self._tour.close()
