@@ -14,7 +14,7 @@ import numpy as np
 from engine.events import Event
 from engine.geometry import KVDtype
 from engine.publish import other_dtype
-from engine.snapshot import Bands, Sample, Snapshot, TurnRow
+from engine.snapshot import Bands, Sample, Snapshot
 from engine.thinning import thinned
 from panels import chart, components
 from panels.marks import Trace
@@ -43,7 +43,7 @@ class StackData:
     utc: float
     scale: Scale
     window_s: float = 300.0
-    turns: Sequence[TurnRow] = ()
+    turns: int = 0
     session: str = ""
     runs: bool = True
 
@@ -52,7 +52,7 @@ def stack_data(
     snapshot: Snapshot, samples: Sequence[Sample], events: Sequence[Event], scale: Scale, window_s: float
 ) -> StackData:
     return StackData(
-        samples, events, snapshot.bands, snapshot.knobs.kv_dtype, snapshot.utc, scale, window_s, snapshot.turns,
+        samples, events, snapshot.bands, snapshot.knobs.kv_dtype, snapshot.utc, scale, window_s, len(snapshot.turns),
         snapshot.session, snapshot.state.serving,
     )  # fmt: skip
 

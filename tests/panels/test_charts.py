@@ -12,8 +12,7 @@ from engine.cards.store import load_card
 from engine.geometry import KVDtype
 from engine.paper.ceiling import load_of, plan
 from engine.paper.prices import prices
-from engine.snapshot import Bands, TurnRow
-from engine.turn import Phase, Priority, Tier, TurnId
+from engine.snapshot import Bands, BandTurns
 from panels import assets, chart, planner_chart, planner_reserve, prices_room, prices_scale, prices_session, stack
 from panels.packing import lean, packed
 from panels.prices_session import Session
@@ -21,26 +20,7 @@ from panels.scale import Scale, scale_for
 from panels.stack_words import NOTHING, sentence
 from tests.panels.fake_control import GIB, START_UTC, FakeControl
 
-ARENA_LEFT = Bands(5 * GIB, GIB, 4 * GIB, GIB, GIB // 2, 2 * GIB, None, 9 * GIB, 3 * GIB)
-
-
-def turn(index: int, phase: Phase, tier: Tier) -> TurnRow:
-    none = dict.fromkeys(("preemptions", "swaps", "recomputed_tokens", "host_bytes", "generated_tokens"), 0)
-    return TurnRow(
-        TurnId(index), "agent", Priority.BACKGROUND, phase, tier, None, False, context_tokens=9, kv_tokens=9,
-        kv_bytes=9, in_phase_s=0.0, queued_s=0.0, **none,
-    )  # fmt: skip
-
-
-TURNS = (
-    *(turn(index, Phase.DECODE, Tier.RESIDENT) for index in range(3)),
-    turn(3, Phase.PREFILL, Tier.RESIDENT),
-    turn(4, Phase.PAUSED, Tier.RESIDENT),
-    turn(5, Phase.BLOCKED, Tier.RESIDENT),
-    turn(6, Phase.PAUSED, Tier.HOST),
-    turn(7, Phase.BLOCKED, Tier.DROPPED),
-    turn(8, Phase.WAITING, Tier.NONE),
-)
+ARENA_LEFT = Bands(5 * GIB, GIB, 4 * GIB, GIB, GIB // 2, 2 * GIB, None, 9 * GIB, 3 * GIB, BandTurns(4, 1, 1, 2))
 
 
 def stack_spec(at: float = 112.0) -> dict[str, Any]:
@@ -65,19 +45,19 @@ def specs() -> dict[str, dict[str, Any]]:
 
 
 def test_the_stack_in_words_has_each_band_with_its_turns() -> None:
-    assert sentence(ARENA_LEFT, TURNS, Scale(None), KVDtype.FP16) == (
+    assert sentence(ARENA_LEFT, 9, Scale(None), KVDtype.FP16) == (
         "VRAM stack now, 9 turns: 11.5 GiB of the 15.0 GiB ceiling, 3.50 GiB headroom. "
-        "Weights 5.00 GiB, runtime 1.00 GiB, running KV 4.00 GiB (4 turns), paused or waiting KV 1.00 GiB (1 turn), "
-        "blocked KV 0.50 GiB (1 turn); forced to leave 2.00 GiB (2 turns). "
+        "Weights 5.00 GiB, runtime 1.00 GiB, running KV 4.00 GiB (4 turns), paused KV 1.00 GiB (1 turn), "
+        "tool-blocked KV 0.50 GiB (1 turn); forced swap or recompute 2.00 GiB (2 turns). "
         "The same turns at q8: 9.00 GiB in all. Figures: this machine, measured."
     )
 
 
 def test_the_words_say_what_a_stopped_engine_left_and_what_is_over() -> None:
     over = dataclasses.replace(ARENA_LEFT, arena=5 * GIB, other=GIB)
-    told = sentence(over, (), Scale(None), KVDtype.Q8, runs=False)
+    told = sentence(over, 0, Scale(None), KVDtype.Q8, runs=False)
     assert told.startswith("VRAM stack as the engine left it, 0 turns: 11.5 GiB of the 11.0 GiB ceiling, 0.50 GiB over")
-    assert "other on the device 1.00 GiB; forced" in told
+    assert "other on the device 1.00 GiB; forced swap or recompute" in told
     assert "at fp16" in told
 
 

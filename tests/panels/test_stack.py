@@ -221,7 +221,7 @@ def test_a_days_peak_and_its_switch_of_precision_are_drawn(whole_day: tuple[Samp
     now = whole_day[-1]
     data = stack.StackData(whole_day, (), now.bands, now.kv_dtype, now.utc + 0.1, Scale(CARD), float("inf"))
     figure = stack.figure(data)
-    forced = trace(figure, "forced to leave")
+    forced = trace(figure, "forced swap or recompute")
     peak = int(np.argmax(values(forced.y)))
     assert values(forced.x)[peak] / 1000 == pytest.approx(START_UTC + PEAK_AT)
     there = ~np.isnan(values(trace(figure, "same turns at fp16").y))
