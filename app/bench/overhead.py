@@ -27,7 +27,8 @@ WARM_TURNS = 2
 WARM_CHARTS = 2
 LEAST_REFRESH_HZ = REFRESH_HZ / 2
 CHART_SHOWN = "document.querySelectorAll('.parkdeck-plot .scatterlayer .trace').length > 0"
-LAST_STEP = "document.body.innerText.match(/step ([0-9,]+)/)?.[1]"
+LAST_STEP = """[...document.querySelectorAll('*')].map((e) => e.shadowRoot?.querySelector('.top .line')?.textContent)
+.find(Boolean)?.match(/step ([0-9,]+)/)?.[1]"""
 
 
 @dataclass(frozen=True, slots=True)

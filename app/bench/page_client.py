@@ -119,7 +119,8 @@ class PageClient:
         return self.seen()
 
     def rerun(self) -> None:
-        """Ask for the whole page again, as after a click."""
+        """Ask for the whole page again, as after a click; the next beat waits for it."""
+        self._page.due = None
         self._send()
 
     def close(self) -> None:
