@@ -19,6 +19,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "slider_mark.js": ("js/slider_mark.js",),
     "tiles.js": ("js/tiles.js",),
     "top.js": ("js/top.js",),
+    "tour.js": ("js/tour.js",),
     "turns.js": ("js/turn_detail.js", "js/turns_order.js", "js/turns.js"),
 }
 """Name on the server -> the files that it is made of, in their order; of scripts the last has the default export."""

@@ -123,7 +123,7 @@ def effect(data: dict[str, Any], *, key: str, on_undo: Any, on_dismiss: Any) -> 
 def tour(data: dict[str, Any], *, key: str, on_action: Any) -> None:
     """The band of the tour; nothing is drawn in mode none. A press is in st.session_state[key].action (verb) when the
     callback runs."""
-    _mount("parkdeck_tour", TOUR_HTML, "js/tour.js")(key=key, data=data, on_action_change=on_action)
+    _mount("parkdeck_tour", TOUR_HTML, "tour.js")(key=key, data=data, on_action_change=on_action)
 
 
 def figures(data: dict[str, Any], *, key: str) -> None:

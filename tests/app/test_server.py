@@ -241,3 +241,9 @@ def test_the_check_leaves_the_lifespan_alone() -> None:
 
     asyncio.run(server.HostCheck(inner)({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
     assert seen == ["lifespan"]
+
+
+def test_every_script_of_ours_is_served() -> None:
+    served = {part for parts in assets.FILES.values() for part in parts}
+    ours = {f"js/{path.name}" for path in (assets.ASSETS / "js").iterdir()}
+    assert ours <= served
