@@ -3,7 +3,8 @@
 import gc
 import tracemalloc
 
-from engine.core import EVENTS_KEPT, MOVES_KEPT
+from engine.core import MOVES_KEPT
+from engine.event_log import CHANGES_KEPT, EVENTS_KEPT
 from engine.events import EventKind
 from engine.ledger import ENDED_KEPT, LATE_KEPT
 from engine.publish import Publisher
@@ -18,10 +19,12 @@ FLAT_BYTES = 50_000
 def test_events_and_moves_keep_the_latest() -> None:
     lab = Lab()
     turn = lab.core.ledger.find(lab.ask(20, 4))
-    for number in range(EVENTS_KEPT + 10):
+    made = EVENTS_KEPT + 2 * CHANGES_KEPT
+    for number in range(made):
         lab.core.event(EventKind.SWARM, "bench", str(number))
     assert len(lab.core.events) == EVENTS_KEPT
-    assert lab.core.events[-1].text == str(EVENTS_KEPT + 9)
+    assert len(lab.core.events.copy()) == EVENTS_KEPT + CHANGES_KEPT
+    assert lab.core.events.latest(1)[0].text == str(made - 1)
     for number in range(MOVES_KEPT + 10):
         lab.core.recompute(turn, 1 + number, 0.001, whole=True)
     assert len(lab.core.moves) == MOVES_KEPT
@@ -46,11 +49,13 @@ def test_latencies_and_rates_keep_their_window() -> None:
         for step in range(400):
             at = second + step / 100
             stats.tokens(at, 16, 8)
-            stats.next_tokens([0.08] * 8)
+            for _ in range(8):
+                stats.next_token(at, 0.08)
             stats.first_token(0.2, Priority.FOREGROUND)
             if step % 5 == 0:
                 stats.tick(at, 200, 100)
         rates = stats.rates(second + 4.0)
+        stats.new_latencies()
         sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     warm = sizes[int(60 / 4) + LATENCIES_KEPT // 400 + int(RATE_WINDOW_S / 4) :]
