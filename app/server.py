@@ -24,6 +24,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 HOSTS_VARIABLE = "PARKDECK_ALLOWED_HOSTS"
 LOOK_EVERY_S = 0.5
 KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
+FOR_A_DAY = {"Cache-Control": "public, max-age=86400"}
+"""Its path names no version: an upgrade must come through."""
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
@@ -67,7 +69,7 @@ class HostCheck:
 
 
 async def plotly_js(request: Request) -> Response:
-    return FileResponse(PLOTLY_JS, media_type="text/javascript", headers=KEPT)
+    return FileResponse(PLOTLY_JS, media_type="text/javascript", headers=FOR_A_DAY)
 
 
 async def asset(request: Request) -> Response:
