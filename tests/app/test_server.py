@@ -83,7 +83,7 @@ def test_scripts_and_styles_are_kept_under_their_version_alone(name: str) -> Non
     answer = client().get(assets.address(name))
     assert answer.text == assets.content(name)
     assert answer.headers["content-type"] == f"text/{'css' if name.endswith('.css') else 'javascript'}; charset=utf-8"
-    assert "max-age=86400" in answer.headers["cache-control"]
+    assert "immutable" in answer.headers["cache-control"]
     earlier = client().get(f"/assets/0123456789abcdef/{name}")
     assert earlier.text == assets.content(name)
     assert earlier.headers["cache-control"] == "no-store"
