@@ -8,9 +8,14 @@ from collections.abc import Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 from engine.models.loaded import LoadedModel  # noqa: E402
 from engine.models.resolve import DEFAULT_MODEL, load_model  # noqa: E402
+
+# The same examples in each run, however busy the machine is.
+settings.register_profile("parkdeck", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("parkdeck")
 
 
 @pytest.fixture(scope="session")

@@ -149,7 +149,6 @@ PHASES = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(PHASES, max_size=4 * SPANS_KEPT))
 def test_spans_are_bounded_joined_and_without_gaps(changes: list[tuple[Phase, Tier, bool, int]]) -> None:
     past, at = History(), 0.0
@@ -167,7 +166,7 @@ def test_spans_are_bounded_joined_and_without_gaps(changes: list[tuple[Phase, Ti
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from(["drop", "swap_out", "pause", "resume", "cancel", "tick"]), max_size=30))
 def test_whatever_is_done_costs_add_up_to_what_was_booked(script: list[str]) -> None:
     lab = Lab(arena_tokens=512)

@@ -18,7 +18,7 @@ from tests.engine.simulator import BLOCK, Simulator
 FG, BG = Priority.FOREGROUND, Priority.BACKGROUND
 POLICIES = st.sampled_from(["walk-down", "recompute-only", "resident-only"])
 FRACTIONS = st.sampled_from([0.05, 0.4, 0.7, 0.9, 1.0])
-bounded = settings(max_examples=120, deadline=None, derandomize=True)
+bounded = settings(max_examples=120)
 
 
 @st.composite

@@ -132,7 +132,7 @@ def test_a_cancel_halfway_books_what_ran() -> None:
     assert [move.tokens for move in lab.booked(EventKind.RECOMPUTE)] == [32]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.sampled_from(["drop", "swap", "pause", "cancel", "tick"]), st.integers(0, 3)), max_size=40)
 )

@@ -81,7 +81,7 @@ class Watched(Lab):
             (verbs | {"cancel": acts.cancel})[verb](turn, AUTHOR)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sampled_from(["walk-down", "recompute-only", "resident-only"]),
     st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 4)), max_size=50),

@@ -40,7 +40,7 @@ SCENE = {
     "host_tokens": st.sampled_from((0, 100, 2000)),
     "acts": st.lists(ACT, min_size=6, max_size=30),
 }
-MANY = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+MANY = settings(max_examples=120, suppress_health_check=list(HealthCheck))
 
 
 @MANY

@@ -57,7 +57,7 @@ def covered(one: Sample, kept: Sequence[Sample], width: float) -> bool:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(steps)
 def test_it_is_bounded_in_order_whole_at_the_end_and_keeps_what_counts(
     moves: list[tuple[float, int, KVDtype]],
@@ -75,7 +75,7 @@ def test_it_is_bounded_in_order_whole_at_the_end_and_keeps_what_counts(
     assert all(covered(one, kept, width) for one in samples)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 5000), st.integers(1, 4000), st.integers(0, 2**32))
 def test_old_points_stay_where_they_are_as_new_ones_come(before: int, more: int, seed: int) -> None:
     """Those that are gone later were merged into a fuller one of their own bucket; none moves."""

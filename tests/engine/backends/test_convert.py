@@ -130,7 +130,7 @@ def test_device_arithmetic_is_the_kernels(old: KVDtype, new: KVDtype) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), PAIRS)
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_in_place_is_out_of_place(old: KVDtype, new: KVDtype, data: st.DataObject) -> None:
     a, b = layout(old, block_size=4), layout(new, block_size=4)

@@ -78,7 +78,7 @@ def test_checksums_are_xxh3_of_what_each_unit_holds() -> None:
     pool.close()
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(1, 12), st.booleans(), st.integers(0, 10)), max_size=60))
 def test_a_copy_succeeds_whenever_enough_units_are_free(moves: list[tuple[int, bool, int]]) -> None:
     """40 units, turns of 1 to 12 blocks in two precisions, stored and released in any order."""

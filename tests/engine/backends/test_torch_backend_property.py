@@ -128,7 +128,5 @@ class AnyVerbs(RuleBasedStateMachine):
             self.backend.shutdown()
 
 
-AnyVerbs.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+AnyVerbs.TestCase.settings = settings(max_examples=40, stateful_step_count=40, suppress_health_check=list(HealthCheck))
 TestAnyVerbs = AnyVerbs.TestCase

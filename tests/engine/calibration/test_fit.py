@@ -29,7 +29,7 @@ def off(fit: DecodeFit, measured: list[DecodePoint]) -> list[float]:
     return [fit.seconds(point.turns, point.kv_bytes) / point.seconds - 1 for point in measured]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.floats(1e-4, 1.0), st.floats(0.0, 0.1), st.floats(0.0, 1e-9))
 def test_exact_points_give_the_coefficients_back(base: float, per_turn: float, per_byte: float) -> None:
     measured = points(base, per_turn, per_byte)
@@ -66,7 +66,7 @@ def test_noise_is_averaged_and_stated() -> None:
     assert 0.03 < fit.error < 0.07
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.integers(1, 64), st.integers(1, 10_000), st.floats(1e-5, 10.0)), min_size=1, max_size=20))
 def test_it_is_never_negative_and_never_worse_than_a_constant(given_points: list[tuple[int, int, float]]) -> None:
     measured = [DecodePoint(t, c, t * c * BYTES_PER_TOKEN, s) for t, c, s in given_points]

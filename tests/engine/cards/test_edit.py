@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from engine.cards.edit import BY_HAND, Entry, edited, entry_of
 from engine.cards.fields import FIELDS
@@ -23,7 +23,7 @@ def typed(field: str, value: str, **parts: str) -> dict[str, Entry]:
     return entries(**{field: replace(entry_of(getattr(CARD, field)), value=value, **parts)})
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(profiles())
 def test_a_form_that_nobody_touched_changes_nothing(card: CardProfile) -> None:
     untouched = {name: entry_of(getattr(card, name)) for name in FIELDS}

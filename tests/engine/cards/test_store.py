@@ -127,7 +127,7 @@ def test_only_own_cards_are_deleted(own_config: Path, card_id: str) -> None:
     assert (SHIPPED / f"{DEFAULT_CARD}.toml").exists()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=120))
 def test_any_name_makes_a_safe_id_or_is_refused(name: str) -> None:
     try:
@@ -303,7 +303,7 @@ def test_two_that_save_at_once_leave_one_whole_file(own_config: Path) -> None:
     assert [path.name for path in cards_dir().iterdir()] == ["box.toml"]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=400))
 def test_no_upload_gets_past_the_reader(own_config: Path, content: bytes) -> None:
     with pytest.raises(Refused):

@@ -1,6 +1,6 @@
 """A profile as text reads back to the equal profile."""
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from engine.cards.profile import CardProfile
 from engine.cards.read import profile_from_text
@@ -9,7 +9,7 @@ from engine.cards.write import profile_text
 from tests.engine.cards.profiles import profiles
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(profiles())
 def test_any_profile_reads_back_as_it_was(card: CardProfile) -> None:
     assert profile_from_text(profile_text(card), "card") == card

@@ -55,7 +55,7 @@ def test_default_model_equals_transformers(default_model: LoadedModel, reference
         assert default_model.tokenizer.decode(ids, skip_special=False) == text
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text())
 def test_default_model_equals_transformers_on_any_text(
     default_model: LoadedModel, reference: Callable[[str], list[int]], text: str

@@ -57,7 +57,7 @@ def test_any_text_is_restored_and_none_is_a_formula(text: str) -> None:
     assert cell == text or cell == "'" + text
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=5))
 def test_any_text_round_trips_through_database_and_file(tmp_path: Path, cells: list[tuple[str, str, str]]) -> None:
     recorder = Recorder(tmp_path / f"{time.monotonic_ns()}.sqlite")
