@@ -46,10 +46,19 @@ def address(name: str) -> str:
 
 
 def script(name: str) -> str:
-    """A module that is the one on the server. A module made of a text has no address, so the page's is named."""
+    """A module that is the one on the server. A module made of a text has no address, so the page's is named.
+
+    Streamlit ends a run that a later one overtook while its script was loading, though both draw on the same nodes:
+    only the latest may end what is on them."""
     url = f"new URL('{address(name)}', document.baseURI).href"
-    # Of two lines, as Streamlit takes one line with a slash for a path.
-    return f"// {name}\nexport default async (part) => (await import({url})).default(part);"
+    # Of several lines, as Streamlit takes one line with a slash for a path.
+    return f"""// {name}
+export default async (part) => {{
+  const nodes = part.parentElement;
+  nodes.latest = part;
+  const end = await (await import({url})).default(part);
+  return () => nodes.latest === part && end?.();
+}};"""
 
 
 def style(name: str) -> str:

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.driver import App, running_app
 
@@ -25,10 +25,16 @@ def page(app: App, chrome: Browser) -> Iterator[Page]:
     opened.context.close()
 
 
-def open_page(chrome: Browser, url: str) -> Page:
+def new_page(chrome: Browser) -> Page:
+    """An empty one that counts what it sends."""
     page = chrome.new_context(viewport={"width": 1440, "height": 1000}).new_page()
     page.on("websocket", lambda socket: socket.on("framesent", lambda _: page.asked.append(1)))  # type: ignore[attr-defined]
     page.asked = []  # type: ignore[attr-defined]
+    return page
+
+
+def open_page(chrome: Browser, url: str) -> Page:
+    page = new_page(chrome)
     page.goto(url)
     page.wait_for_selector(".parkdeck-plot .main-svg", timeout=120_000)
     page.wait_for_selector(".top .badge")
@@ -165,6 +171,23 @@ def test_keys_do_what_they_say_and_leave_typing_alone(page: Page) -> None:
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+
+
+def test_keys_work_though_the_heads_script_comes_late(app: App, chrome: Browser) -> None:
+    page = new_page(chrome)
+    held: list[Route] = []
+    page.route("**/top.js", lambda route: held.append(route))
+    page.goto(app.url)
+    page.wait_for_selector(".parkdeck-plot .main-svg", timeout=120_000)
+    until(page, 3)
+    # Each answer was a run of the head that waits for its script; only the last one is not overtaken.
+    held[0].continue_()
+    page.wait_for_selector(".top .badge:not(:empty)")
+    page.get_by_role("button", name="Pause the refresh").click()
+    expect(page.locator(".top .fresh")).to_have_text(re.compile("^paused"))
+    page.keyboard.press("3")
+    expect(page).to_have_url(re.compile("window=all"))
+    page.context.close()
 
 
 def test_a_server_that_is_gone_is_told_and_found_again(chrome: Browser) -> None:

@@ -134,6 +134,6 @@ def test_numbers_of_another_width_are_others() -> None:
 def test_what_an_element_carries_is_the_address_of_what_it_runs(name: str) -> None:
     carried = assets.style(name) if name.endswith(".css") else assets.script(name)
     assert f"/assets/{assets.version()}/{name}" in carried
-    assert len(carried) < 200
+    assert len(carried) < 320
     assert len(assets.content(name)) > 300
     assert name.endswith(".css") or assets.content(name).count("export default") == 1
