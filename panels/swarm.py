@@ -49,11 +49,11 @@ def render(swarm: SwarmControl, touring: TourControl, ready: bool) -> None:
                 on_click=_press, args=(partial(swarm.start, author),), disabled=not ready,
             )  # fmt: skip
         st.number_input(
-            "Agents", min_value=0, max_value=MAX_AGENTS, step=1, value=agents, key=agents_key, width=130,
+            "Agents", min_value=0, max_value=MAX_AGENTS, step=1, value=agents, key=agents_key, width=118,
             on_change=_moved, args=("swarm_agents", partial(swarm.set_agents, author=author)),
         )  # fmt: skip
         st.selectbox(
-            "Speed", speeds, index=speeds.index(speed), key=speed_key, format_func="{:g}x".format, width=110,
+            "Speed", speeds, index=speeds.index(speed), key=speed_key, format_func="{:g}x".format, width=98,
             on_change=_moved, args=("swarm_speed", partial(swarm.set_speed, author=author)),
             help="How fast agents think and tools answer; the engine itself always runs at full speed.",
         )  # fmt: skip

@@ -21,6 +21,7 @@ export default function ({ data, parentElement }) {
   for (const [name, colour] of Object.entries(data.colours)) root.style.setProperty(`--pd-${name}`, colour);
   fitted(root.querySelector('thead tr'), 'th', data.head.length).forEach((cell, index) => {
     cell.scope = 'col';
+    if (!data.head[index]) cell.setAttribute('role', 'presentation');
     say(cell, data.head[index]);
   });
   fitted(root.querySelector('tbody'), 'tr', data.rows.length).forEach((line, index) => {

@@ -228,7 +228,7 @@ function makeHeads(view) {
     node(button, 'span', 'arrow').setAttribute('aria-hidden', 'true');
     button.onclick = () => choose(view, { sort: nextSort(view.chosen.sort, column) });
   }
-  node(head, 'th', 'actions');
+  say(node(node(head, 'th', 'actions'), 'span', 'spoken'), 'actions');
 }
 
 function makeChips(view) {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.driver import App, browser, running_app
+from tests.browser.driver import App, running_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 SOON_MS = 30_000
@@ -17,12 +17,6 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     env = {"PARKDECK_SCENE": "busy", "PARKDECK_CONFIG_DIR": own, "PARKDECK_DATA_DIR": own}
     with running_app("tests/browser/fake_app.py", env) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    with browser() as launched:
-        yield launched
 
 
 @pytest.fixture

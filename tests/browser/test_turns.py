@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.driver import App, browser, running_app
+from app.bench.chromium import FLAGS, chromium
+from tests.browser.driver import App, running_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 SOON_MS = 30_000
@@ -19,12 +20,6 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     env = {"PARKDECK_SCENE": "crowded", "PARKDECK_CONFIG_DIR": own, "PARKDECK_DATA_DIR": own}
     with running_app("tests/browser/fake_app.py", env) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    with browser() as launched:
-        yield launched
 
 
 @pytest.fixture
@@ -214,14 +209,34 @@ def test_an_opened_turn_comes_into_sight_with_the_focus_and_gives_it_back(page: 
     expect(name).to_be_focused()
 
 
+@pytest.fixture(scope="module")
+def barred(app: App, chrome: Browser) -> Iterator[Page]:
+    """With the scroll bars that users have and Playwright hides: they take room."""
+    launched = chrome.browser_type.launch(
+        executable_path=chromium(), args=list(FLAGS), ignore_default_args=["--hide-scrollbars"]
+    )
+    yield open_page(app, launched)
+    launched.close()
+
+
 @pytest.mark.parametrize("width", [1280, 1440, 1600, 1920])
-def test_every_column_is_there_at_every_width_without_sideways_scrolling(page: Page, width: int) -> None:
+def test_every_column_is_there_at_every_width_without_sideways_scrolling(barred: Page, width: int) -> None:
+    page = barred
     page.set_viewport_size({"width": width, "height": 1000})
+    for name in ("priority", "actions"):
+        expect(page.get_by_role("columnheader", name=name, exact=True)).to_have_count(1)
     for name in ("preempted", "swaps", "recomputed"):
         expect(page.locator(f".turns th.{name} button")).to_be_visible()
         expect(row(page, 9).locator(f"td.{name}")).to_be_visible()
     wider = "(element) => element.scrollWidth - element.clientWidth"
+    bar = "(element) => element.offsetWidth - element.clientWidth"
+    page.wait_for_function(f"() => ({bar})({FRAME}.querySelector('.scroll')) > 0")
     page.wait_for_function(f"() => ({wider})({FRAME}.querySelector('.scroll')) === 0")
+    tour = page.get_by_role("button", name="Tour", exact=True).bounding_box()
+    long = page.get_by_role("button", name="Long background turn now").bounding_box()
+    assert tour is not None
+    assert long is not None
+    assert abs(tour["y"] - long["y"]) < 5, "one row of controls"
     expect(row(page, 17).locator("td.phase")).to_have_attribute("title", "blocked: pytest")
     expect(row(page, 17).locator(".name")).to_have_attribute("title", "agent 17 · 17: open it")
 

@@ -93,7 +93,9 @@ class CpuExecutor:
 
     def warm_up(self, arena: ArenaView) -> None:
         """See Executor. Runs one token over a small arena of its own."""
-        self._report(Progress("load", None, f"kernels for {arena.layout.dtype} KV: compiled at the first start, then kept"))
+        self._report(
+            Progress("load", None, f"kernels for {arena.layout.dtype} KV: compiled at the first start, then kept")
+        )
         memory = torch.zeros(arena.layout.nbytes, dtype=torch.uint8)
         own = ArenaView(memory, arena.layout, 1)
         zero = np.zeros(1, np.int32)
