@@ -39,8 +39,9 @@ def shown(swarm: SwarmControl, touring: TourControl, ready: bool) -> Hashable | 
     return replace(swarm.state(), note=""), tour.running(touring.look(tab.author())), ready, note
 
 
-def render(swarm: SwarmControl, touring: TourControl, ready: bool) -> None:
-    """One row of controls. `ready`: the engine takes turns."""
+def render(swarm: SwarmControl, touring: TourControl, ready: bool, toured: Callable[[], None]) -> None:
+    """One row of controls. `ready`: the engine takes turns; `toured` is called once the tour was asked for, whose band
+    stands elsewhere."""
     state, author = swarm.state(), tab.author()
     now = time.monotonic()
     agents_key, agents = following.follow(AGENTS, state.agents, now)
@@ -79,8 +80,8 @@ def render(swarm: SwarmControl, touring: TourControl, ready: bool) -> None:
             args=(swarm.long_turn,), disabled=not ready,
         )  # fmt: skip
         st.button(
-            "Tour", key="tour_start", icon=":material/explore:", type="tertiary", on_click=_start, args=(touring,),
-            disabled=not ready or tour.running(touring.look(author)),
+            "Tour", key="tour_start", icon=":material/explore:", type="tertiary",
+            on_click=_start, args=(touring, toured), disabled=not ready or tour.running(touring.look(author)),
             help="Six steps on this running engine that show what a paused turn costs.",
         )  # fmt: skip
     _line(state.note or state.workload, now)
@@ -102,8 +103,9 @@ def _press(verb: Callable[[], str]) -> None:
     _answered(ask(verb))
 
 
-def _start(touring: TourControl) -> None:
+def _start(touring: TourControl, toured: Callable[[], None]) -> None:
     _answered(tour.start(touring))
+    toured()
 
 
 def _moved(name: str, verb: Callable[[Any], str]) -> None:

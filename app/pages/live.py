@@ -105,7 +105,7 @@ def _swarm(deck: DeckView) -> None:
     shown = _swarm_shows(deck)
     snapshot = _kept(deck.control.snapshot, deck)
     if snapshot.bands is not None:
-        swarm.render(deck.swarm, deck.tour, snapshot.state.serving)
+        swarm.render(deck.swarm, deck.tour, snapshot.state.serving, lambda: pulse.run(["live", "swarm"]))
     pulse.drawn("swarm", shown)
 
 
