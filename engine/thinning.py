@@ -9,7 +9,7 @@ import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 
 from engine.geometry import KVDtype
 from engine.snapshot import Bands, Sample
@@ -42,10 +42,9 @@ def thinned(samples: Sequence[Sample], buckets: int) -> Sequence[Sample]:
     if len(samples) <= buckets:
         return samples
     span = samples[-1].at - samples[0].at
-    kept = _Buckets(2.0 ** math.ceil(math.log2(max(span, 1e-6) / buckets)))
-    for sample in samples:
-        kept.add(sample)
-    return tuple(kept)
+    width = 2.0 ** math.ceil(math.log2(max(span, 1e-6) / buckets))
+    together = groupby(samples, key=lambda sample: sample.at // width)
+    return tuple(chain.from_iterable(fullest(bucket) for _, bucket in together))
 
 
 def after(samples: Sequence[Sample], since: float) -> Sequence[Sample]:

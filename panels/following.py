@@ -7,6 +7,7 @@ its own user has moved keeps its key, so no drag is cut short. A draft, moved an
 widget whatever the engine's value becomes, until it is settled or discarded.
 """
 
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -83,6 +84,12 @@ def discard(name: str, value: Any) -> None:
     shown = _all()[name]
     shown.draft = None
     _show(shown, value)
+
+
+def settled(names: Iterable[str]) -> bool:
+    """Nothing is under way in these widgets: no draft, no answer to come, no reading that may be older than one."""
+    shown = [found for name in names if (found := _all().get(name)) is not None]
+    return all(one.pending is None and one.until is None and one.draft is None for one in shown)
 
 
 def ask(name: str, future: "Future[Any]") -> None:

@@ -2,7 +2,7 @@
 once or, where he wants a preview first, when he applies it; a value refused at once falls back to the engine's with the
 refusal's sentence."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -129,16 +129,21 @@ def drafts() -> dict[str, object]:
     return {name: value for name, value in held.items() if value is not None}
 
 
+def shown(control: Control, snapshot: Snapshot) -> Hashable | None:
+    """All that `render` draws from; None while a draft's preview is asked for, or an answer is to come."""
+    if not following.settled(knob.widget for knob in KNOBS.values()):
+        return None
+    return snapshot.knobs, snapshot.policies, _dtypes(snapshot), snapshot.bands is None, _told(control)
+
+
 def render(control: Control, snapshot: Snapshot) -> None:
-    """The widgets, inside a fragment that runs each second in the sidebar."""
+    """The widgets, inside a fragment in the sidebar that runs when `shown` is another."""
     _late_answers(control)
     off = snapshot.bands is None
     preview_box.choice(lambda: discard(control))
-    offered = [str(dtype) for dtype, _ in snapshot.paused_fit_by_dtype]
-    dtypes = tuple(dict.fromkeys((*offered, str(snapshot.knobs.kv_dtype))))
     # What marks a draft comes last in the container of its widget, so that it moves nothing else.
     with st.container(gap=None):
-        _choice(control, snapshot, "kv_dtype", dtypes, off)
+        _choice(control, snapshot, "kv_dtype", _dtypes(snapshot), off)
     for name in ("high_watermark", "low_watermark"):
         with st.container(gap=None):
             _widget(
@@ -165,12 +170,21 @@ def render(control: Control, snapshot: Snapshot) -> None:
 
 
 def _say(control: Control) -> None:
-    """What became of the last change."""
-    told = effect.told(st.session_state.get("knobs_note"), control.events(), tab.author())
+    told = _told(control)
     if told.tone == "bad":
         st.error(told.text)
     else:
         st.caption(plain(told.text))
+
+
+def _told(control: Control) -> Answer:
+    """What became of the last change."""
+    return effect.told(st.session_state.get("knobs_note"), control.events(), tab.author())
+
+
+def _dtypes(snapshot: Snapshot) -> tuple[str, ...]:
+    offered = [str(dtype) for dtype, _ in snapshot.paused_fit_by_dtype]
+    return tuple(dict.fromkeys((*offered, str(snapshot.knobs.kv_dtype))))
 
 
 def _mark(control: Control, snapshot: Snapshot, name: str) -> None:

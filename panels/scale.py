@@ -1,7 +1,7 @@
 """The unit switch: bytes as they are on this machine, or at the scale of the card that the engine stands in for."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from engine.snapshot import Bands, BandTurns, CardScale, Snapshot
 from panels.units import GIB, axis_unit, size_in
@@ -10,8 +10,7 @@ ScaleName = Literal["card scale", "this machine"]
 SCALES: tuple[ScaleName, ...] = ("card scale", "this machine")
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(NamedTuple):
     """The bands in bytes at one scale; `unit` is the divisor that charts and tiles share. `other` is None without a
     sensor, and at card scale, where this machine's other users have no meaning."""
 
@@ -64,19 +63,18 @@ class Scale:
         return nbytes * self.factor
 
     def stack(self, bands: Bands) -> Stack:
-        card = self.card
+        card, factor = self.card, self.factor
         weights, runtime = (card.weights_bytes, card.runtime_bytes) if card else (bands.weights, bands.runtime)
-        ceiling = card.ceiling_bytes if card else bands.ceiling
         return Stack(
             weights=weights,
             runtime=runtime,
-            running=self.kv(bands.running_kv),
-            paused=self.kv(bands.paused_kv),
-            blocked=self.kv(bands.blocked_kv),
-            forced=self.kv(bands.forced),
+            running=bands.running_kv * factor,
+            paused=bands.paused_kv * factor,
+            blocked=bands.blocked_kv * factor,
+            forced=bands.forced * factor,
             other=None if card else bands.other,
-            other_precision=weights + runtime + self.kv(bands.at_other_dtype),
-            ceiling=ceiling,
+            other_precision=weights + runtime + bands.at_other_dtype * factor,
+            ceiling=card.ceiling_bytes if card else bands.ceiling,
             turns=bands.turns,
         )
 

@@ -37,6 +37,8 @@ def overall(startup: Startup | None) -> float:
 
 def render(control: Control, snapshot: Snapshot) -> None:
     """Draws nothing when the engine simply runs. Each sentence in a place of its own."""
+    if snapshot.state in (HostState.RUNNING, HostState.IDLE) and not snapshot.warning:
+        return
     warned, said, below = (st.container() for _ in range(3))
     if snapshot.warning:
         warned.warning(plain(snapshot.warning), icon=":material/warning:")

@@ -1,7 +1,8 @@
 """The swarm's buttons: start, stop, speed, agents, and two turns at once for trying things out."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,8 @@ SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MAX_AGENTS = 256
 ANSWER_SHOWN_S = 10.0
 SETTLE_S = 2.0
+NOTE_EVERY_S = 3.0
+AGENTS, SPEED = "swarm_agents", "swarm_speed"
 
 
 def ask(verb: Callable[[], str]) -> Answer:
@@ -27,12 +30,22 @@ def ask(verb: Callable[[], str]) -> Answer:
         return Answer(str(refusal), "bad")
 
 
-def render(swarm: SwarmControl, touring: TourControl, ready: bool) -> None:
-    """One row of controls. `ready`: the engine takes turns."""
+def shown(swarm: SwarmControl, touring: TourControl, ready: bool) -> Hashable | None:
+    """What `render` draws from; the note, which is another with each turn, only as often as people read it. None while
+    a change of this tab is under way."""
+    if not following.settled((AGENTS, SPEED)):
+        return None
+    note = time.monotonic() // NOTE_EVERY_S
+    return replace(swarm.state(), note=""), tour.running(touring.look(tab.author())), ready, note
+
+
+def render(swarm: SwarmControl, touring: TourControl, ready: bool, toured: Callable[[], None]) -> None:
+    """One row of controls. `ready`: the engine takes turns; `toured` is called once the tour was asked for, whose band
+    stands elsewhere."""
     state, author = swarm.state(), tab.author()
     now = time.monotonic()
-    agents_key, agents = following.follow("swarm_agents", state.agents, now)
-    speed_key, speed = following.follow("swarm_speed", state.speed, now)
+    agents_key, agents = following.follow(AGENTS, state.agents, now)
+    speed_key, speed = following.follow(SPEED, state.speed, now)
     speeds = tuple(sorted({*SPEEDS, speed}))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         if state.running:
@@ -50,11 +63,11 @@ def render(swarm: SwarmControl, touring: TourControl, ready: bool) -> None:
             )  # fmt: skip
         st.number_input(
             "Agents", min_value=0, max_value=MAX_AGENTS, step=1, value=agents, key=agents_key, width=118,
-            on_change=_moved, args=("swarm_agents", partial(swarm.set_agents, author=author)),
+            on_change=_moved, args=(AGENTS, partial(swarm.set_agents, author=author)),
         )  # fmt: skip
         st.selectbox(
             "Speed", speeds, index=speeds.index(speed), key=speed_key, format_func="{:g}x".format, width=98,
-            on_change=_moved, args=("swarm_speed", partial(swarm.set_speed, author=author)),
+            on_change=_moved, args=(SPEED, partial(swarm.set_speed, author=author)),
             help="How fast agents think and tools answer; the engine itself always runs at full speed.",
         )  # fmt: skip
         st.button(
@@ -67,8 +80,8 @@ def render(swarm: SwarmControl, touring: TourControl, ready: bool) -> None:
             args=(swarm.long_turn,), disabled=not ready,
         )  # fmt: skip
         st.button(
-            "Tour", key="tour_start", icon=":material/explore:", type="tertiary", on_click=_start, args=(touring,),
-            disabled=not ready or tour.running(touring.look(author)),
+            "Tour", key="tour_start", icon=":material/explore:", type="tertiary",
+            on_click=_start, args=(touring, toured), disabled=not ready or tour.running(touring.look(author)),
             help="Six steps on this running engine that show what a paused turn costs.",
         )  # fmt: skip
     _line(state.note or state.workload, now)
@@ -90,8 +103,9 @@ def _press(verb: Callable[[], str]) -> None:
     _answered(ask(verb))
 
 
-def _start(touring: TourControl) -> None:
+def _start(touring: TourControl, toured: Callable[[], None]) -> None:
     _answered(tour.start(touring))
+    toured()
 
 
 def _moved(name: str, verb: Callable[[Any], str]) -> None:

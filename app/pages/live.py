@@ -1,10 +1,11 @@
 """The Live page: layout only. `page(deck)` draws it over any DeckView, a real deck or a scripted one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from engine.events import Event
 from engine.snapshot import Sample, Snapshot
@@ -29,9 +30,9 @@ from panels import (
 )
 from panels.deck_view import DeckView
 from panels.page_state import PageState
+from panels.pulse import Part, Parts
 from panels.scale import scale_for
 
-BOXES_EVERY_S = 5.0
 HELD = "held_reading"
 
 
@@ -51,71 +52,112 @@ def page(deck: DeckView) -> None:
         st.markdown("## Parkdeck")
         _knobs(deck)
         _boxes(deck)
-    _main(deck)
-    pulse.render(_every)
+    with st.container(gap="xsmall"):
+        # The head is of the main fragment; between the two stands what need not run with it.
+        head = st.container(gap="xsmall")
+        _swarm(deck)
+        _main(deck, head)
     if not state.paused:
         st.session_state.pop(HELD, None)
 
 
+def _parts(deck: DeckView) -> Parts:
+    """What a beat of the tab refreshes, by the fragments' keys."""
+    state = page_state.current()
+    if state.paused:
+        return {}
+    return {
+        "live": Part(state.every),
+        "knobs": Part(state.every, lambda: _knobs_show(deck)),
+        "swarm": Part(state.every, lambda: _swarm_shows(deck)),
+        "boxes": Part(state.every, lambda: _boxes_show(deck)),
+    }
+
+
 @st.fragment(key="knobs")
 def _knobs(deck: DeckView) -> None:
+    shown = _knobs_show(deck)
     knobs.render(deck.control, deck.control.snapshot)
+    pulse.drawn("knobs", shown)
+
+
+def _knobs_show(deck: DeckView) -> Hashable | None:
+    return knobs.shown(deck.control, deck.control.snapshot)
 
 
 @st.fragment(key="boxes")
 def _boxes(deck: DeckView) -> None:
+    shown = _boxes_show(deck)
     with st.expander("Model", icon=":material/memory:"):
         model_box.render(deck.control, deck.control.snapshot)
     with st.expander("Download this session", icon=":material/download:"):
         downloads.render(deck, components.theme())
+    pulse.drawn("boxes", shown)
 
 
-def _every() -> Mapping[str, float]:
-    state = page_state.current()
-    if state.paused:
-        return {}
-    return {"live": state.every, "knobs": state.every, "boxes": max(state.every, BOXES_EVERY_S)}
+def _boxes_show(deck: DeckView) -> Hashable:
+    snapshot = deck.control.snapshot
+    return snapshot.model, snapshot.ran_before, snapshot.backend, deck.recorded(), components.theme()
+
+
+@st.fragment(key="swarm")
+def _swarm(deck: DeckView) -> None:
+    shown = _swarm_shows(deck)
+    snapshot = _kept(deck.control.snapshot, deck)
+    if snapshot.bands is not None:
+        swarm.render(deck.swarm, deck.tour, snapshot.state.serving, lambda: pulse.run(["live", "swarm"]))
+    pulse.drawn("swarm", shown)
+
+
+def _swarm_shows(deck: DeckView) -> Hashable | None:
+    snapshot = _kept(deck.control.snapshot, deck)
+    return snapshot.bands is None or swarm.shown(deck.swarm, deck.tour, snapshot.state.serving)
 
 
 @st.fragment(key="live")
-def _main(deck: DeckView) -> None:
+def _main(deck: DeckView, head: DeltaGenerator) -> None:
+    """Runs with each beat, and goes on beating whatever cannot be drawn."""
+    below = st.container(gap="xsmall")
+    try:
+        _draw(deck, head, below)
+    finally:
+        pulse.beat(lambda: _parts(deck), "live")
+
+
+def _draw(deck: DeckView, head: DeltaGenerator, below: DeltaGenerator) -> None:
     """Each panel in a place of its own, there in every state of the engine: what comes and goes moves no other."""
     control, state, theme = deck.control, page_state.current(), components.theme()
     reading = _reading(deck, state)
     snapshot, events = reading.snapshot, reading.events
     scale = scale_for(snapshot, state.scale)
-    with st.container(gap="xsmall"):
+    with head:
         top.render(snapshot, state, deck.recording_problem(), theme, _looked)
-        said, toured, played, figured, charted, effected, tabled, sensed = (st.container() for _ in range(8))
-    with said:
-        states.render(control, snapshot)
-    with toured:
+        with st.container():
+            states.render(control, snapshot)
         tour.render(deck.tour, deck.swarm, snapshot, theme)
-    if snapshot.bands is not None:
-        with played:
-            swarm.render(deck.swarm, deck.tour, snapshot.state.serving)
-        with figured:
-            figures.render(snapshot, scale, theme)
-        samples = [sample for sample in reading.samples if sample.at > snapshot.at - state.window_s]
-        with charted:
-            chart, beside = st.columns([2.8, 1], gap="xsmall")
-            with chart:
-                stack.render(stack.stack_data(snapshot, samples, events, scale, state.window_s), theme)
-            with beside:
-                side.render(snapshot, events, scale, theme, state.events == "moves")
-        with effected:
-            effect_card.render(control, snapshot, events, reading.samples, scale, theme)
-        with tabled:
-            turns.render(control, snapshot, scale, theme)
-    with sensed:
+    with below:
+        measured = st.container(gap="xsmall")
         hardware.render(deck.hardware())
+    if snapshot.bands is None:
+        return
+    samples = [sample for sample in reading.samples if sample.at > snapshot.at - state.window_s]
+    with measured:
+        figures.render(snapshot, scale, theme)
+        chart, beside = st.columns([2.8, 1], gap="xsmall")
+        with chart:
+            stack.render(stack.stack_data(snapshot, samples, events, scale, state.window_s), theme)
+        with beside:
+            side.render(snapshot, events, scale, theme, state.events == "moves")
+        with st.container():
+            effect_card.render(control, snapshot, events, reading.samples, scale, theme)
+        turns.render(control, snapshot, scale, theme)
 
 
 def _looked(asked: Mapping[str, Any]) -> None:
     """The head was used: a new reading where it asks for one, and the page anew."""
     if "again" in asked or "paused" in asked:
         st.session_state.pop(HELD, None)
-    st.rerun(["live", "knobs", pulse.KEY])
+    pulse.run(["live", "knobs", "swarm"])
 
 
 def _reading(deck: DeckView, state: PageState) -> Reading:

@@ -1,7 +1,5 @@
 """The Prices page: layout only. `deck`: None without an engine."""
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from panels import (
@@ -20,6 +18,7 @@ from panels import (
 )
 from panels.card_box import Choice
 from panels.deck_view import DeckView
+from panels.pulse import Part, Parts
 
 
 def page(deck: DeckView | None) -> None:
@@ -29,12 +28,12 @@ def page(deck: DeckView | None) -> None:
     with st.container(gap="small"):
         _main(deck, choice)
     if deck is not None:
-        pulse.render(_every)
+        pulse.render(_parts)
 
 
-def _every() -> Mapping[str, float]:
+def _parts() -> Parts:
     kept_up = (prices_here.MARKS, prices_here.OFFERS, prices_session.KEY)
-    return {calibrate_box.KEY: calibrate_box.REFRESH_S} | dict.fromkeys(kept_up, prices_here.REFRESH_S)
+    return {calibrate_box.KEY: Part(calibrate_box.REFRESH_S)} | dict.fromkeys(kept_up, Part(prices_here.REFRESH_S))
 
 
 def _main(deck: DeckView | None, choice: Choice) -> None:

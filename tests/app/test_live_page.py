@@ -183,3 +183,12 @@ def test_this_machine_is_the_only_scale_without_a_card() -> None:
     shown = top.shown(deck.control.snapshot, page_state.PLAIN, None, 0.0)
     assert [value for value, *_ in shown["units"]] == ["machine"]
     assert shown["chosen"]["units"] == "machine"
+
+
+def test_the_tour_is_asked_for_by_the_swarms_row() -> None:
+    deck = SCENES["running"]()
+    tab = open_page(deck)
+    button(tab, "Tour").click().run()
+    assert deck.tour.calls == ["start"]
+    tab.run()
+    assert "start of the tour" in texts(tab)

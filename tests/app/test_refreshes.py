@@ -14,6 +14,7 @@ WARM = 150
 REFRESHES = 1_000
 GROWN_MB = 20
 REFRESH_BYTES = 250_000
+REFRESH_MESSAGES = 45
 
 
 @pytest.mark.timeout(400)
@@ -33,3 +34,11 @@ def test_a_refresh_with_five_hundred_turns_sends_little() -> None:
         seen = client.wait(lambda seen: seen.charts >= 6).since(first)
     assert seen.points <= 1_000
     assert seen.nbytes / seen.charts < REFRESH_BYTES
+
+
+def test_a_refresh_draws_what_is_new_and_no_more() -> None:
+    """Streamlit's price is one for each element: knobs and swarm row that show nothing else are not drawn again."""
+    with running_app(FAKE, {"PARKDECK_SCENE": "ticking"}) as app, closing(PageClient(app.url)) as client:
+        first = client.wait(lambda seen: seen.charts >= 2)
+        seen = client.wait(lambda seen: seen.charts >= 14).since(first)
+    assert seen.messages / seen.charts < REFRESH_MESSAGES

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from engine.errors import BadKnob
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
-from engine.snapshot import Snapshot
+from engine.snapshot import HostState, Snapshot
 from panels.tab import KEY as TAB_NAME
 from tests.panels.fake_control import FakeControl
 
@@ -24,6 +24,7 @@ def sidebar() -> None:
 
     control = st.session_state["control"]
     knobs.render(control, control.snapshot)
+    st.session_state["shown"] = knobs.shown(control, control.snapshot)
 
 
 def open_tab(control: FakeControl, name: str | None = None) -> Tab:
@@ -182,6 +183,52 @@ def test_an_exact_mode_precision_is_shown_as_it_is() -> None:
     tab = open_tab(control)
     assert widget(tab, "button_group", "kv_dtype").value == "fp32"
     assert control.calls == []
+
+
+def drawn(tab: Tab) -> list[Any]:
+    """All that the sidebar shows, but for the keys of its widgets."""
+    kinds = ("slider", "number_input", "selectbox", "button_group")
+    widgets: list[Any] = [found for kind in kinds for found in tab.get(kind)]
+    fields = [(w.label, w.value, w.disabled) for w in widgets]
+    return [fields, [text.value for text in (*tab.caption, *tab.error, *tab.markdown)]]
+
+
+def test_what_the_knobs_show_is_told_by_a_value_that_time_does_not_change() -> None:
+    control = FakeControl(at=10.0)
+    tab = open_tab(control)
+    for change in (
+        lambda: control.set_knobs({"kv_dtype": "q8"}, author="api"),
+        lambda: control.set_knobs({"low_watermark": 0.5, "policy": "resident-only"}, author="tab 2"),
+        lambda: control.set_knobs({"low_watermark": 0.6}, author="api"),
+        lambda: setattr(control, "state", HostState.FAILED),
+        lambda: setattr(control, "state", HostState.RUNNING),
+    ):
+        tab.run()
+        before, figures = tab.session_state["shown"], drawn(tab)
+        assert before is not None
+        control.advance(5.0)
+        tab.run()
+        assert (tab.session_state["shown"], drawn(tab)) == (before, figures)
+        change()
+        tab.run()
+        assert drawn(tab) != figures
+        assert tab.session_state["shown"] != before
+
+
+def test_the_knobs_are_drawn_each_time_while_a_change_of_their_own_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("panels.asking.PATIENCE_S", 0.01)
+    control = Slow(at=10.0)
+    tab = open_tab(control)
+    widget(tab, "number_input", "max_running").set_value(2).run()
+    assert tab.session_state["shown"] is None
+    control.answer.set_exception(BadKnob("max_running 2 is too few here"))
+    tab.run()
+    assert tab.session_state["shown"] is not None
+    tab.session_state["knobs_preview_first"] = True
+    widget(tab, "slider", "low_watermark").set_value(60).run()
+    assert tab.session_state["shown"] is None, "a draft's preview is asked for again with each refresh"
 
 
 class Lagging(FakeControl):

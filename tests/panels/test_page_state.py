@@ -1,5 +1,7 @@
 """How a tab looks at the page: what its address says, and when the page asks again."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 from engine.snapshot import HostState
 from panels import page_state, pulse, top
 from panels.page_state import ALLOWED, PLAIN, PageState, from_query, to_query
+from panels.pulse import Part
 from tests.browser.scenes import SCENES
 from tests.panels.fake_control import FakeControl
 
@@ -77,11 +80,22 @@ def test_a_paused_page_keeps_its_reading_and_its_knobs_stay_the_engines() -> Non
 
 
 def test_what_is_due_at_a_beat() -> None:
-    every = {"live": 0.8, "knobs": 0.8, "boxes": 5.0}
-    beats = [pulse.due(every, beat) for beat in range(1, 13)]
+    parts = {"live": Part(0.8), "knobs": Part(0.8), "boxes": Part(5.0)}
+    beats = [pulse.due(parts, beat, {}) for beat in range(1, 13)]
     assert all({"live", "knobs"} <= set(names) for names in beats)
     assert [beat for beat, names in enumerate(beats, 1) if "boxes" in names] == [6, 12]
-    assert pulse.due({}, 3) == []
+    assert pulse.due({}, 3, {}) == []
+
+
+def test_a_part_that_shows_what_it_has_drawn_is_not_due() -> None:
+    now: dict[str, Any] = {"knobs": ("q8", 8), "swarm": None}
+    parts = {name: Part(0.8, lambda name=name: now[name]) for name in now} | {"live": Part(0.8)}  # type: ignore[misc]
+    assert pulse.due(parts, 1, {}) == ["knobs", "swarm", "live"]
+    assert pulse.due(parts, 2, {"knobs": ("q8", 8), "swarm": None}) == ["swarm", "live"]
+    assert pulse.due(parts, 3, {"knobs": ("fp16", 8)}) == ["knobs", "swarm", "live"]
+    known = {"knobs": ("q8", 8)}
+    again = [beat for beat in range(1, 26) if "knobs" in pulse.due(parts, beat, known)]
+    assert again == [12, 24], "an answer may have been lost"
 
 
 def test_the_head_says_what_runs_and_how_old_it_is() -> None:

@@ -109,11 +109,14 @@ class Player:
         try:
             next(self._playing)
         except StopIteration as seen:
-            self._playing = None
-            self._say(Status.SEEN, seen.value)
+            self._rest(Status.SEEN, seen.value)
         except (NotSeen, ParkdeckError) as reason:
-            self._playing = None
-            self._say(Status.UNSEEN, _sentence(str(reason)))
+            self._rest(Status.UNSEEN, _sentence(str(reason)))
+
+    def _rest(self, status: Status, said: str) -> None:
+        self._playing = None
+        self._stage.rest()
+        self._say(status, said)
 
     def _go_on_ending(self) -> None:
         assert self._ending is not None

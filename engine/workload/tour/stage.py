@@ -33,8 +33,8 @@ class NotSeen(Exception):
 
 class Stage:
     """One tour's: its cast, the knobs it has changed, and what it has seen. `snapshot` and `now` are those of the
-    present round; `events`: all of them since the step began. `stop_swarm` ends the swarm, True when its agents
-    played."""
+    present round; `events`: all of them since the step began, while it is played. `stop_swarm` ends the swarm, True
+    when its agents played."""
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class Stage:
         self.swarm_ran = False
         self.figures: dict[str, float] = {}
         self._last: Event | None = None
+        self._playing = False
         self._changed: dict[str, tuple[object, object]] = {}
         self._stop_swarm = stop_swarm
         self._wake = wake
@@ -65,7 +66,8 @@ class Stage:
         self.snapshot, self.now = self.control.snapshot, self.clock()
         latest = self.snapshot.events
         known = next((i for i in range(len(latest) - 1, -1, -1) if latest[i] is self._last), -1)
-        self.events += latest[known + 1 :]
+        if self._playing:
+            self.events += latest[known + 1 :]
         self._last = latest[-1] if latest else self._last
         if self.cast is not None:
             self.cast.advance()
@@ -73,10 +75,15 @@ class Stage:
     def begin(self) -> None:
         """A step begins: what counts is from now on."""
         self.look()
-        self.events = []
+        self._playing = True
         self.before = self.snapshot.counters
         if self.cast is not None:
             self.cast.problem = ""
+
+    def rest(self) -> None:
+        """A step is over: what happens until the next one is nobody's, however long the visitor reads."""
+        self._playing = False
+        self.events = []
 
     def until(self, true: Callable[[], bool], what: str, why: Callable[[], str] = lambda: "") -> Waiting[None]:
         """Raises NotSeen with the reason when `what`, a few words, does not become true within a while; soon when

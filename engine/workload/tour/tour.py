@@ -59,7 +59,7 @@ class Tour:
         state, now = player.state, self._clock()
         if tab == state.owner:
             self._looked_at = now
-        elif now - self._looked_at > ABSENT_S:
+        elif state.phase is Phase.RUNNING and now - self._looked_at > ABSENT_S:
             self._looked_at = now
             self._ask(partial(player.own, tab))
         return state

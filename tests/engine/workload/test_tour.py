@@ -328,3 +328,14 @@ def test_every_step_says_what_it_does_and_where_to_look() -> None:
     for step in STEPS:
         assert step.does.count(".") == 2, step.does
         assert step.watch
+
+
+def test_what_happens_while_somebody_reads_is_not_kept() -> None:
+    visit = Visit(LabControl())
+    visit.seen()
+    for _ in range(2000):
+        visit.player.advance()
+        visit.control.lab.tick()
+    assert visit.player._stage.events == []
+    assert len(visit.control.lab.core.events) > 100
+    visit.seen()

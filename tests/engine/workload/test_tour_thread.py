@@ -158,3 +158,13 @@ def test_a_fault_of_its_own_ends_it_with_its_turns_cancelled(
     until(lambda: tour.look("a").phase is Phase.OVER)
     assert tour.look("a").note.startswith("The tour ended by a fault of its own (division by zero).")
     until(lambda: not host.snapshot.turns)
+
+
+def test_tabs_that_look_at_a_tour_that_is_over_ask_for_nothing(tour: Tour, clock: Clock) -> None:
+    tour.start("a")
+    tour.leave("a")
+    until(lambda: tour.look("a").phase is Phase.OVER)
+    for _ in range(3):
+        clock.later += ABSENT_S + 1.0
+        assert tour.look("b").owner == "a"
+    assert tour._asked.empty()
