@@ -41,7 +41,9 @@ def version() -> str:
 
 
 def address(name: str) -> str:
-    """Where the page's server has it."""
+    """Where the page's server has it. Raises KeyError for what is not one of FILES."""
+    if name not in FILES:
+        raise KeyError(name)
     return f"/assets/{version()}/{name}"
 
 

@@ -247,3 +247,9 @@ def test_every_script_of_ours_is_served() -> None:
     served = {part for parts in assets.FILES.values() for part in parts}
     ours = {f"js/{path.name}" for path in (assets.ASSETS / "js").iterdir()}
     assert ours <= served
+
+
+def test_an_element_names_no_script_that_the_server_has_not() -> None:
+    assert assets.address("tour.js") in assets.script("tour.js")
+    with pytest.raises(KeyError):
+        assets.script("js/tour.js")
