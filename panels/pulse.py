@@ -15,6 +15,7 @@ from panels import components
 
 KEY = "beat"
 DRAWN = "drawn"
+THEME = "drawn_in_theme"
 LEAST_S = 0.1
 AGAIN_S = 10.0
 """So often a fragment runs though it shows nothing else: its last answer may have been lost with a connection."""
@@ -60,6 +61,7 @@ def render(parts: Callable[[], Parts]) -> None:
 
 def beat(parts: Callable[[], Parts], inside: str) -> None:
     """The same as the last element of the fragment `inside`, which runs with each beat; with no other in one run."""
+    _follow_theme()
     wanted = parts()
     count = st.session_state.setdefault("beats", 0)
 
@@ -71,6 +73,14 @@ def beat(parts: Callable[[], Parts], inside: str) -> None:
 
     period_ms = round(max(LEAST_S, min(part.every for part in wanted.values())) * 1000) if wanted else 0
     components.pulse({"beat": count, "period_ms": period_ms}, key="pulse", on_beat=beaten)
+
+
+def _follow_theme() -> None:
+    """The whole page anew where it was drawn in another theme: nothing else redraws what is in no fragment."""
+    theme = components.theme()
+    if st.session_state.setdefault(THEME, theme) != theme:
+        st.session_state[THEME] = theme
+        st.rerun()
 
 
 def run(names: list[str]) -> None:

@@ -27,8 +27,7 @@ def page(deck: DeckView | None) -> None:
         choice = card_box.render()
     with st.container(gap="small"):
         _main(deck, choice)
-    if deck is not None:
-        pulse.render(_parts)
+    pulse.render(_parts if deck else dict)
 
 
 def _parts() -> Parts:

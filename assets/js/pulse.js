@@ -1,10 +1,15 @@
 // Asks for the page's next figures: one beat each period, only while its tab is seen and not before the last answer came.
 const PATIENCE_MS = 5000;
+// Until the page knows of a theme that has changed.
+const THEME_MS = 300;
 
 class Pulse {
   constructor() {
     this.asked = performance.now();
     this.plan = this.plan.bind(this);
+    this.themed = this.themed.bind(this);
+    this.scheme = matchMedia('(prefers-color-scheme: dark)');
+    this.scheme.addEventListener('change', this.themed);
     document.addEventListener('visibilitychange', this.plan);
   }
 
@@ -29,8 +34,14 @@ class Pulse {
     this.plan();
   }
 
+  // A page that is paused, or asks for little, is drawn in the new colours too.
+  themed() {
+    setTimeout(() => this.beat(), THEME_MS);
+  }
+
   stop() {
     clearTimeout(this.timer);
+    this.scheme.removeEventListener('change', this.themed);
     document.removeEventListener('visibilitychange', this.plan);
   }
 }

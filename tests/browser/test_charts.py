@@ -26,7 +26,7 @@ from tests.browser.scenes import HOSTILE
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 SOON_MS = 60_000
 CARD = '=HYPERLINK("http://127.0.0.1:9"), a card'
-PAGES = {"": 1, "planner": 2, "prices": 3}
+PAGES = {"": 1, "?paused=yes": 1, "planner": 2, "prices": 3}
 """Address -> how many charts it has."""
 DRAWN = "(plot) => plot.querySelector('.main-svg') !== null"
 SVG = "(plot) => (({width, height}) => [width, height])(plot.querySelector('.main-svg').getBoundingClientRect())"
@@ -354,8 +354,9 @@ def test_a_chart_follows_the_width_of_its_page(opened: Opener) -> None:
         assert main.evaluate("(main) => main.scrollWidth - main.clientWidth") == 0
 
 
-def test_a_chart_follows_the_theme(opened: Opener) -> None:
-    page = opened(color_scheme="dark")
+@pytest.mark.parametrize("address", ["", "?paused=yes", "planner", "prices"])
+def test_a_chart_follows_the_theme(opened: Opener, address: str) -> None:
+    page = opened(address, color_scheme="dark")
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
         until(page, "(plot) => plot.layout.paper_bgcolor", palette(theme).surface)  # type: ignore[arg-type]
