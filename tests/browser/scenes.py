@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from engine.events import Event, EventKind, MoveCost
 from engine.geometry import KVDtype
@@ -10,7 +11,7 @@ from engine.knobs import Knobs
 from engine.snapshot import HostState, Sample, Snapshot, Startup
 from engine.telemetry.gpu import GpuSample, GpuState
 from engine.turn import TurnId
-from panels.deck_view import SwarmState
+from panels.deck_view import CalibrationState, SwarmState
 from tests.panels import fake_control
 from tests.panels.fake_control import OFFLINE, FakeControl
 from tests.panels.fake_deck import FakeDeck, FakeSwarm
@@ -22,12 +23,42 @@ def running(at: float = 112.0) -> FakeDeck:
     return FakeDeck(FakeControl(at=at, knobs=knobs, start_utc=time.time() - at))
 
 
-def starting() -> FakeDeck:
+NO_ENGINE = "no-engine"
+"""The scene without a deck."""
+STAGES = {
+    "download": (0.62, "58 of 93 MB"),
+    "check": (None, "checking SmolLM2-135M-Instruct.Q4_1.gguf"),
+    "convert": (0.4, "layer 12 of 30, 61 MiB of 129 MiB"),
+    "load": (None, "laying out the weights"),
+    "compile": (0.3, "kernel 4 of 13"),
+    "calibrate": (None, "measuring copies, prefill and decode"),
+}
+"""Stage of a start -> its progress and what it says."""
+
+
+def starting(stage: str = "convert") -> FakeDeck:
+    return FakeDeck(FakeControl(state=HostState.STARTING, at=2.0, startup=Startup(stage, *STAGES[stage])))
+
+
+def stopped() -> FakeDeck:
     return FakeDeck(
-        FakeControl(
-            state=HostState.STARTING, at=2.0, startup=Startup("convert", 0.4, "layer 12 of 30, 61 MiB of 129 MiB")
-        )
+        FakeControl(state=HostState.STOPPED, at=0.0, empty=True), FakeSwarm(SwarmState(False, 16, 1.0, "swarm"))
     )
+
+
+def noise() -> FakeDeck:
+    """A change that does nothing, measured."""
+    deck = running(87.0)
+    deck.control.advance(-12.0)
+    deck.control.set_knobs({"low_watermark": 0.85}, author="tab 2")
+    deck.control.advance(12.0)
+    return deck
+
+
+def measuring() -> FakeDeck:
+    deck = moving()
+    deck.calibration.now = CalibrationState(True, 0.42, "prefill behind 1,024 tokens, round 2 of 3")
+    return deck
 
 
 def empty() -> FakeDeck:
@@ -159,6 +190,12 @@ SCENES: dict[str, Callable[[], FakeDeck]] = {
     "crowded": crowded,
     "busy": busy,
     "starting": starting,
+    **{f"starting-{stage}": partial(starting, stage) for stage in STAGES},
+    "stopped": stopped,
+    "growing": partial(running, 98.0),
+    "done": partial(running, 125.0),
+    "noise": noise,
+    "measuring": measuring,
     "empty": empty,
     "moving": moving,
     "ticking": ticking,
