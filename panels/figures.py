@@ -54,7 +54,7 @@ def _headroom(snapshot: Snapshot, scale: Scale) -> Tile:
 
 def _paused_fit(snapshot: Snapshot) -> Tile:
     other = [f"{dtype}: {fit:,}" for dtype, fit in snapshot.paused_fit_by_dtype if dtype != snapshot.knobs.kv_dtype]
-    sub = " · ".join([*other, f"avg {snapshot.average_turn_tokens:,}"])
+    sub = " · ".join([*other, f"avg {snapshot.average_turn_tokens:,} tok"])
     return Tile(
         "paused_fit", "Paused that fit", count(snapshot.paused_fit), sub,
         f"How many more average turns ({snapshot.average_turn_tokens:,} tokens) can stay paused in the arena at "

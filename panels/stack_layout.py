@@ -130,6 +130,7 @@ def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict
         },
         "barmode": "stack",
         "hovermode": "x unified",
-        "legend": {"orientation": "h", "y": -0.15, "x": 0, "font": {"size": 11.5}, "traceorder": "normal"},
+        # Left of the plot, so that plotly gives it the margin's width too: a row less in a narrow window.
+        "legend": {"orientation": "h", "y": -0.15, "x": -0.05, "font": {"size": 11}, "traceorder": "normal"},
         "uirevision": scale.name,
     }
