@@ -60,7 +60,7 @@ def own_figures(card: CardProfile) -> dict[str, float]:
 def header(card: CardProfile, preset: Preset) -> tuple[Store, bool]:
     """Title, what is counted, KV precision, and whether a study's rounding is left out."""
     with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
-        st.markdown("### Prices &nbsp; :gray-badge[modelled]", width="content")
+        st.markdown("## Prices &nbsp; :gray-badge[modelled]", width="content")
         named = st.segmented_control(
             "KV precision", tuple(STORES), default=st.session_state.setdefault(_STORE, "fp16"),
             key="prices_store_choice", label_visibility="collapsed", required=True, on_change=_keep_store,

@@ -47,6 +47,7 @@ def render(swarm: SwarmControl, touring: TourControl, ready: bool, toured: Calla
     agents_key, agents = following.follow(AGENTS, state.agents, now)
     speed_key, speed = following.follow(SPEED, state.speed, now)
     speeds = tuple(sorted({*SPEEDS, speed}))
+    on_tour = tour.running(touring.look(author))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         if state.running:
             st.button(
@@ -58,7 +59,8 @@ def render(swarm: SwarmControl, touring: TourControl, ready: bool, toured: Calla
             )
         else:
             st.button(
-                "Start swarm", key="swarm_start", icon=":material/play_arrow:", type="primary",
+                "Start swarm", key="swarm_start", icon=":material/play_arrow:",
+                type="secondary" if on_tour else "primary",
                 on_click=_press, args=(partial(swarm.start, author),), disabled=not ready,
             )  # fmt: skip
         st.number_input(
@@ -81,7 +83,7 @@ def render(swarm: SwarmControl, touring: TourControl, ready: bool, toured: Calla
         )  # fmt: skip
         st.button(
             "Tour", key="tour_start", icon=":material/explore:", type="tertiary",
-            on_click=_start, args=(touring, toured), disabled=not ready or tour.running(touring.look(author)),
+            on_click=_start, args=(touring, toured), disabled=not ready or on_tour,
             help="Six steps on this running engine that show what a paused turn costs.",
         )  # fmt: skip
     _line(state.note or state.workload, now)

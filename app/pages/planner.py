@@ -28,7 +28,7 @@ def page(deck: DeckView | None) -> None:
     plan, theme = planned(choice.card, choice.preset.layout, load), components.theme()
     with st.container(gap="small"):
         with st.container(gap=None):
-            st.markdown("### Planner &nbsp; :gray-badge[modelled]")
+            st.markdown("## Planner &nbsp; :gray-badge[modelled]")
             st.caption(plain(planner_words.line(plan)))
         planner_figures.render(plan, theme)
         planner_chart.render(plan, theme)

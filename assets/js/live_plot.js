@@ -54,9 +54,12 @@ async function draw(plot) {
   const factor = full ? growth(width, frame.clientHeight, plot.usual) : 1;
   const laidOut = narrow && width / factor < narrow.below ? { ...layout, ...narrow.layout } : layout;
   const height = full ? frame.clientHeight : laidOut.height;
+  const before = plot.drawn;
   plot.drawn = { width, frameHeight: frame.clientHeight, full };
   plot.style.height = `${height}px`;
   await window.Plotly.react(plot, enlarged(data, factor), { ...enlarged(laidOut, factor), width, height }, CONFIG);
+  // Plotly lays a new width out with the margins that the old one's legend needed.
+  if (before && before.width !== width) await window.Plotly.relayout(plot, { width });
   plot.querySelector('.modebar')?.setAttribute('aria-label', 'Buttons of the chart');
   sayScreen(frame);
 }

@@ -354,6 +354,19 @@ def test_a_chart_follows_the_width_of_its_page(opened: Opener) -> None:
         assert main.evaluate("(main) => main.scrollWidth - main.clientWidth") == 0
 
 
+def test_a_chart_of_a_paused_page_is_laid_out_anew_in_another_width(opened: Opener) -> None:
+    page = opened("?paused=yes")
+    apart = """(plot) => {
+      const box = (name) => plot.querySelector(name).getBoundingClientRect();
+      return plot.querySelectorAll('.xtick').length > 1 && box('.xtitle').bottom <= box('.legend').top;
+    }"""
+    until(page, apart)
+    for width in (1920, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        until(page, "(plot) => plot.querySelector('.main-svg').getBoundingClientRect().width === plot.clientWidth")
+        until(page, apart)
+
+
 @pytest.mark.parametrize("address", ["", "?paused=yes", "planner", "prices"])
 def test_a_chart_follows_the_theme(opened: Opener, address: str) -> None:
     page = opened(address, color_scheme="dark")
