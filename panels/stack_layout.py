@@ -98,6 +98,11 @@ def axis_title(unit: int, scale: Scale) -> str:
     return f"{unit_name(unit)} at card scale" if scale.card else f"{unit_name(unit)}, this machine"
 
 
+def legend(size: float) -> dict[str, Any]:
+    """Left of the plot, so that plotly gives it the margin's width too."""
+    return {"orientation": "h", "y": -0.15, "x": -0.05, "font": {"size": size}, "traceorder": "normal"}
+
+
 def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict[str, Any]:
     lines = axis(colours)
     top = now.ceiling / unit * 1.13 if now else 1.0
@@ -130,7 +135,10 @@ def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict
         },
         "barmode": "stack",
         "hovermode": "x unified",
-        # Left of the plot, so that plotly gives it the margin's width too: a row less in a narrow window.
-        "legend": {"orientation": "h", "y": -0.15, "x": -0.05, "font": {"size": 11}, "traceorder": "normal"},
+        "legend": legend(11.5),
         "uirevision": scale.name,
     }
+
+
+NARROW = {"below": 700, "layout": {"legend": legend(10.5)}}
+"""Three names of the legend in a row, not two."""

@@ -42,7 +42,8 @@ def starting(stage: str = "convert") -> FakeDeck:
 
 def stopped() -> FakeDeck:
     return FakeDeck(
-        FakeControl(state=HostState.STOPPED, at=0.0, empty=True), FakeSwarm(SwarmState(False, 16, 1.0, "swarm"))
+        FakeControl(state=HostState.STOPPED, at=0.0, empty=True, start_utc=time.time()),
+        FakeSwarm(SwarmState(False, 16, 1.0, "swarm")),
     )
 
 
