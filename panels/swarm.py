@@ -86,7 +86,7 @@ def render(swarm: SwarmControl, touring: TourControl, ready: bool, toured: Calla
             on_click=_start, args=(touring, toured), disabled=not ready or on_tour,
             help="Six steps on this running engine that show what a paused turn costs.",
         )  # fmt: skip
-    _line(state.note or state.workload, now)
+    _line(state.note or f"Workload: {state.workload}.", now)
 
 
 def _line(note: str, now: float) -> None:

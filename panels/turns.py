@@ -71,7 +71,7 @@ def table(snapshot: Snapshot, scale: Scale) -> Table:
         "tier": "tier",
         "context": "context, tok",
         "kv": f"KV, {unit_name(unit)}",
-        "in_phase": "in\u00a0phase, s",
+        "in_phase": "in phase, s",
         "queued": "queued, s",
         "preempted": "pre\u00adempted",
         "swaps": "swaps",

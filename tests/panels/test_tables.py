@@ -34,7 +34,7 @@ def test_a_column_has_one_unit() -> None:
     snapshot = FakeControl(at=75.0).snapshot
     card, here = turns.table(snapshot, Scale(CARD)), turns.table(snapshot, Scale(None))
     assert (card.heads["kv"], here.heads["kv"]) == ("KV, GiB", "KV, MiB")
-    assert card.heads["in_phase"] == "in\u00a0phase, s"
+    assert card.heads["in_phase"] == "in phase, s"
     for at_card, as_it_is in zip(rows_of(card), rows_of(here), strict=True):
         assert at_card["kv"] * 1024 == pytest.approx(as_it_is["kv"] * CARD.factor, abs=1.0)
 
