@@ -85,7 +85,7 @@ def _main(deck: DeckView) -> None:
     snapshot, events = reading.snapshot, reading.events
     scale = scale_for(snapshot, state.scale)
     with st.container(gap="xsmall"):
-        top.render(snapshot, state, deck.recording_problem(), theme, _looked)
+        top.render(snapshot, control.now, state, deck.recording_problem(), theme, _looked)
         said, toured, played, figured, charted, effected, tabled, sensed = (st.container() for _ in range(8))
     with said:
         states.render(control, snapshot)
