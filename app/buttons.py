@@ -1,4 +1,6 @@
-"""What the page's buttons of the swarm and of the tour do, and the sentences that they answer with."""
+"""What the page's buttons of the swarm, the tour and the measuring do, and the sentences that they answer with."""
+
+import threading
 
 from app.measuring import Measuring
 from engine.errors import Refused
@@ -6,7 +8,7 @@ from engine.words import counted
 from engine.workload.swarm import Swarm
 from engine.workload.tour.state import TourState
 from engine.workload.tour.tour import Tour
-from panels.deck_view import SwarmState
+from panels.deck_view import CalibrationState, SwarmState
 from panels.units import fraction
 
 
@@ -38,7 +40,7 @@ class SwarmButtons:
         return SwarmState(status.running, status.agents, status.speed, status.workload, note)
 
     def start(self, author: str) -> str:
-        self._not_on_tour()
+        _check_no_tour(self._tour)
         self._swarm.start(author)
         return "Swarm started."
 
@@ -55,32 +57,55 @@ class SwarmButtons:
         return f"Speed {speed:g}×."
 
     def foreground_turn(self) -> str:
-        self._not_on_tour()
+        _check_no_tour(self._tour)
         return f"Foreground turn of {self._swarm.foreground_turn_now()} sent."
 
     def long_turn(self) -> str:
-        self._not_on_tour()
+        _check_no_tour(self._tour)
         return f"Long background turn of {self._swarm.long_turn_now()} sent."
 
-    def _not_on_tour(self) -> None:
-        if self._tour.running:
-            raise Refused("the tour runs and needs the engine for itself; leave it first")
+
+class MeasuringButtons:
+    """A CalibrationControl over the measuring, for the page. `alone` is held while a tour or a measuring begins."""
+
+    def __init__(self, measuring: Measuring, tour: Tour, alone: threading.Lock) -> None:
+        self._measuring = measuring
+        self._tour = tour
+        self._alone = alone
+
+    def state(self) -> CalibrationState:
+        return self._measuring.state()
+
+    def start(self, author: str) -> str:
+        with self._alone:
+            _check_no_tour(self._tour)
+            return self._measuring.start(author)
+
+    def cancel(self) -> str:
+        return self._measuring.cancel()
+
+
+def _check_no_tour(tour: Tour) -> None:
+    if tour.running:
+        raise Refused("the tour runs and needs the engine for itself; leave it first")
 
 
 class TourButtons:
-    """A TourControl over the tour, for the page."""
+    """A TourControl over the tour, for the page. `alone` as in MeasuringButtons."""
 
-    def __init__(self, tour: Tour, measuring: Measuring) -> None:
+    def __init__(self, tour: Tour, measuring: Measuring, alone: threading.Lock) -> None:
         self._tour = tour
         self._measuring = measuring
+        self._alone = alone
 
     def look(self, tab: str) -> TourState:
         return self._tour.look(tab)
 
     def start(self, tab: str) -> str:
-        if self._measuring.state().running:
-            raise Refused("this machine is being measured; wait for that or cancel it, then take the tour")
-        self._tour.start(tab)
+        with self._alone:
+            if self._measuring.state().running:
+                raise Refused("this machine is being measured; wait for that or cancel it, then take the tour")
+            self._tour.start(tab)
         return "Tour started."
 
     def act(self, tab: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.buttons import SwarmButtons, TourButtons
+from app.buttons import MeasuringButtons, SwarmButtons, TourButtons
 from app.measuring import Measuring
 from engine.control import Control
 from engine.errors import Refused
@@ -62,7 +62,9 @@ class Deck:
         )
         self._measuring = Measuring(self._host, self._swarm)
         tour = Tour(self._host, self._swarm)
-        self._tour = TourButtons(tour, self._measuring)
+        alone = threading.Lock()
+        self._tour = TourButtons(tour, self._measuring, alone)
+        self._calibration = MeasuringButtons(self._measuring, tour, alone)
         self._buttons = SwarmButtons(self._swarm, self._measuring, tour)
         self._hardware = HardwareReader()
         self._schedule: Schedule | None = None
@@ -111,8 +113,8 @@ class Deck:
         return self._buttons
 
     @property
-    def calibration(self) -> Measuring:
-        return self._measuring
+    def calibration(self) -> MeasuringButtons:
+        return self._calibration
 
     @property
     def tour(self) -> TourButtons:

@@ -2,7 +2,7 @@
 raises Refused with one sentence and nothing changed."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import TypeVar
 
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 
 class Commands:
-    """Over one running engine. `rng` draws the seeds of turns that bring none."""
+    """Over one running engine. `rng` draws the seeds of turns that bring none, `numbers` are those of its turns."""
 
-    def __init__(self, core: Core, rng: random.Random) -> None:
+    def __init__(self, core: Core, rng: random.Random, numbers: Iterator[int]) -> None:
         self._core = core
         self._rng = rng
-        self._next_id = 1
+        self._numbers = numbers
 
     # -- agents -----------------------------------------------------------------------------------------------------
 
@@ -45,8 +45,7 @@ class Commands:
         self._check_request(request)
         if request.sampling.seed is None:
             request = replace(request, sampling=replace(request.sampling, seed=self._rng.getrandbits(63)))
-        turn_id = TurnId(self._next_id)
-        self._next_id += 1
+        turn_id = TurnId(next(self._numbers))
         tokens = list(request.prompt)
         core.backend.open(turn_id, tokens, request.sampling)
         decoder = StreamDecoder(core.model.tokenizer) if core.model else None

@@ -56,6 +56,11 @@ class Control(Protocol):
         ...
 
     @property
+    def now(self) -> float:
+        """The engine's clock, monotonic seconds."""
+        ...
+
+    @property
     def model(self) -> ServedModel | None:
         """None until it is loaded."""
         ...

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from typing import TypeVar
 
 from engine.asked import check_request, check_turn, check_unblock
@@ -53,6 +54,8 @@ class Host:
         self._lifecycle = threading.RLock()
         self._run: Run | None = None
         self._runs = 0
+        # A turn's number is not given again by a later engine: who still knows it would reach another's turn.
+        self._numbers = count(1)
         self._ready: tuple[BodyConfig, str] | None = None
         self._snapshot = self._blank(HostState.STOPPED, self._new_session())
 
@@ -113,7 +116,9 @@ class Host:
         session = self._new_session()
         config = replace(self._config, body=body)
         self._snapshot = self._blank(HostState.STARTING, session)
-        self._run = Run(session, config, self._sinks, self._clock, self._open_body, self._publish, after, author)
+        self._run = Run(
+            session, config, self._sinks, self._clock, self._open_body, self._publish, after, author, self._numbers
+        )
         self._run.thread.start()
 
     def _publish(self, run: "Run", snapshot: Snapshot) -> None:
@@ -139,6 +144,10 @@ class Host:
     @property
     def snapshot(self) -> Snapshot:
         return self._snapshot
+
+    @property
+    def now(self) -> float:
+        return self._clock.now()
 
     @property
     def model(self) -> ServedModel | None:

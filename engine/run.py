@@ -5,7 +5,7 @@ import queue
 import random
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -50,7 +50,7 @@ class _Asked:
 
 class Run:
     """One life of the engine: opens the body, runs until stopped or broken, cleans up. `body`: what it was asked
-    for; `session`: its name; `author`: who started it."""
+    for; `session`: its name; `author`: who started it; `numbers`: of its turns."""
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class Run:
         publish: Callable[["Run", Snapshot], None],
         after: "Run | None",
         author: str,
+        numbers: Iterator[int],
     ) -> None:
         self.body = config.body
         self.session = session
@@ -72,6 +73,7 @@ class Run:
         self._publish_to_host = publish
         self._after = after
         self._author = author
+        self._numbers = numbers
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._closed = threading.Lock()
         self._over = False
@@ -174,7 +176,7 @@ class Run:
         gc.freeze()
         core.event(EventKind.ENGINE, self._author, f"{first.model} ready on {body.backend.name}")
         self._publish_to_host(self, first)
-        return core, Commands(core, random.Random(self._config.seed)), Loop(core), publisher
+        return core, Commands(core, random.Random(self._config.seed), self._numbers), Loop(core), publisher
 
     def _drain(self, commands: Commands, wait: float | None) -> None:
         """All commands that are there; waits for the first up to `wait` seconds."""

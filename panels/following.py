@@ -3,10 +3,12 @@
 A browser tab reports the values of all its widgets with every rerun, so a tab that has not yet drawn a new value would
 report the old one, and Streamlit would take that for its user's wish. Therefore a value that comes from elsewhere is
 shown by a NEW widget (its key carries a revision): what a tab still says of the old one concerns nobody. A widget that
-its own user has moved keeps its key, so no drag is cut short. A draft, moved and not to be sent yet, stays in its
-widget whatever the engine's value becomes, until it is settled or discarded.
+its own user has moved keeps its key, so no drag is cut short. A page that outlives its server tells the next one of
+its widgets too, and Streamlit would show their old values: so a key carries a word of its session's own. A draft, moved
+and not to be sent yet, stays in its widget whatever the engine's value becomes, until it is settled or discarded.
 """
 
+import secrets
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -46,7 +48,8 @@ def follow(name: str, value: Any, at: float) -> tuple[str, Any]:
 
 def key(name: str) -> str:
     shown = _all().get(name)
-    return f"{name}_{shown.revision if shown else 0}"
+    session: str = st.session_state.setdefault("followed_in", secrets.token_hex(4))
+    return f"{name}_{session}_{shown.revision if shown else 0}"
 
 
 def moved(name: str) -> Any:

@@ -41,7 +41,7 @@ def choice(discard: Callable[[], None]) -> None:
         if not wanted():
             discard()
 
-    st.segmented_control(
+    shown = st.segmented_control(
         "A change applies",
         (AT_ONCE, FIRST),
         default=FIRST if wanted() else AT_ONCE,
@@ -51,6 +51,8 @@ def choice(discard: Callable[[], None]) -> None:
         required=True,
         width="stretch",
     )
+    # A page that outlives its server still shows its own choice, and nobody has moved it.
+    st.session_state.knobs_preview_first = shown == FIRST
 
 
 def render(

@@ -24,9 +24,9 @@ TONES = {
 }
 
 
-def age_s(snapshot: Snapshot, wall: float) -> float | None:
-    """How old the figures are; never negative, whatever the wall clock does. None: there are none yet."""
-    return None if snapshot.state == HostState.STARTING else round(max(0.0, wall - snapshot.utc), 1)
+def age_s(snapshot: Snapshot, now: float) -> float | None:
+    """How old the figures are at `now`, engine clock: the wall clock may be set meanwhile. None: there are none yet."""
+    return None if snapshot.state == HostState.STARTING else round(max(0.0, now - snapshot.at), 1)
 
 
 def line(snapshot: Snapshot) -> str:
@@ -46,15 +46,14 @@ def units(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     return [("card", scale.short, f"{scale.label[0].upper()}{scale.label[1:]}."), here]
 
 
-def shown(snapshot: Snapshot, state: PageState, problem: str | None, wall: float) -> dict[str, Any]:
-    """What the browser draws, colours apart. `problem`: what keeps the recorder from storing."""
+def shown(snapshot: Snapshot, state: PageState, problem: str | None, now: float) -> dict[str, Any]:
+    """What the browser draws, colours apart. `problem`: what keeps the recorder from storing; `now`: engine clock."""
     return {
         "state": snapshot.state.value,
         "tone": TONES[snapshot.state],
         "line": line(snapshot),
         "warning": problem or "",
-        "sent": wall,
-        "age_s": age_s(snapshot, wall),
+        "age_s": age_s(snapshot, now),
         "time": f"{clock(snapshot.utc)} UTC",
         "window": [(name, label, f"The last {label}" if name != "all" else "All of the session")
                    for name, label in page_state.WINDOWS.items()],
@@ -73,12 +72,13 @@ def shown(snapshot: Snapshot, state: PageState, problem: str | None, wall: float
 
 def render(
     snapshot: Snapshot,
+    now: float,
     state: PageState,
     problem: str | None,
     theme: ThemeName,
     changed: Callable[[Mapping[str, Any]], None],
 ) -> None:
-    """`changed` is called once the tab's page state has taken what was clicked."""
+    """`now`: engine clock. `changed` is called once the tab's page state has taken what was clicked."""
 
     def set_() -> None:
         asked = st.session_state[KEY].set
@@ -86,5 +86,7 @@ def render(
             page_state.change(**asked)
             changed(asked)
 
-    data = shown(snapshot, state, problem, time.time()) | {"colours": components.colours(palette(theme))}
+    data = shown(snapshot, state, problem, now) | {"colours": components.colours(palette(theme))}
+    # Another value each time, or the browser would not learn that something came.
+    data["sent"] = time.monotonic()
     components.top(data, key=KEY, on_set=set_)

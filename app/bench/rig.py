@@ -4,6 +4,7 @@ can act at exactly the token boundary it means."""
 import random
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 
 from engine.body import Body, BodyConfig, open_body
 from engine.clock import EngineClock
@@ -31,7 +32,7 @@ class Rig:
         self.clock = clock or EngineClock()
         self.intervals: list[Interval] = []
         self.core = core_over(body, self.clock, knobs or Knobs(), lambda event: None, self.intervals.append)
-        self.commands = Commands(self.core, random.Random(seed))
+        self.commands = Commands(self.core, random.Random(seed), count(1))
         self.loop = Loop(self.core)
         self.generated: dict[TurnId, list[int]] = {}
         self.errors: dict[TurnId, str] = {}

@@ -131,7 +131,7 @@ def _draw(deck: DeckView, head: DeltaGenerator, below: DeltaGenerator) -> None:
     snapshot, events = reading.snapshot, reading.events
     scale = scale_for(snapshot, state.scale)
     with head:
-        top.render(snapshot, state, deck.recording_problem(), theme, _looked)
+        top.render(snapshot, control.now, state, deck.recording_problem(), theme, _looked)
         with st.container():
             states.render(control, snapshot)
         tour.render(deck.tour, deck.swarm, snapshot, theme)

@@ -22,6 +22,13 @@ def looks_like(head: bytes) -> str:
     return "something else"
 
 
+def not_gguf(path: Path | str, head: bytes) -> ModelError:
+    """For a file that is one by its name alone."""
+    if not head:
+        return ModelError(f"{path}: the file is empty; download it again.")
+    return ModelError(f"{path}: not a GGUF file but {looks_like(head)}; download the model file itself.")
+
+
 def pickle_refused(path: Path | str) -> ModelError:
     """Pickles run code when they are opened, so none ever is."""
     return ModelError(

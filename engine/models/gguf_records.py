@@ -16,7 +16,7 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from engine.errors import ModelError
-from engine.models.file_kind import GGUF_MAGIC, looks_like
+from engine.models.file_kind import GGUF_MAGIC, not_gguf
 from engine.models.stated import shown
 
 _Item = TypeVar("_Item")
@@ -189,4 +189,4 @@ def _check_magic(path: str, head: bytes) -> None:
         if len(head) >= 8 and struct.unpack_from("<I", head, 4)[0] > 0xFFFF:
             raise ModelError(f"{path}: a big-endian GGUF file; little-endian files are readable, convert it anew.")
         return
-    raise ModelError(f"{path}: not a GGUF file but {looks_like(head)}; download the model file itself.")
+    raise not_gguf(path, head)

@@ -6,11 +6,11 @@ from pathlib import Path
 from engine.errors import ModelError
 from engine.models.cache import CachedModel, cache_dir, in_cache, list_entries, load_gguf
 from engine.models.fetch import DEFAULT_FILE, DEFAULT_REQUIREMENT, default_model_file
-from engine.models.file_kind import GGUF_MAGIC, PICKLES, looks_like, pickle_refused
+from engine.models.file_kind import GGUF_MAGIC, PICKLES, looks_like, not_gguf, pickle_refused
 from engine.models.hub import fetch_from_hub, is_hub_id
 from engine.models.loaded import LoadedModel, ServedModel
 from engine.models.progress import Progress, Report, silent
-from engine.models.safetensors_reader import read_directory, read_served
+from engine.models.safetensors_reader import check_directory, read_directory, read_served
 from engine.models.stated import one_sentence, printable
 
 __all__ = [
@@ -53,7 +53,11 @@ def check_choice(choice: str) -> None:
         return
     with one_sentence(choice):
         path = local_path(choice)
-        if path is not None and not path.is_dir():
+        if path is None:
+            return
+        if path.is_dir():
+            check_directory(path)
+        else:
             check_gguf(path)
 
 
@@ -127,8 +131,10 @@ def check_gguf(path: Path) -> None:
             head = file.read(512)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror}); check its permissions.") from error
-    if path.suffix == ".gguf" or head.startswith(GGUF_MAGIC):
+    if head.startswith(GGUF_MAGIC):
         return
+    if path.suffix == ".gguf":
+        raise not_gguf(path, head)
     if path.suffix == ".safetensors":
         raise ModelError(f"{path}: one file of a model; give its directory {path.parent}, which holds config.json too.")
     raise ModelError(

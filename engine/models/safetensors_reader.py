@@ -243,6 +243,11 @@ def _spelled(token: object) -> str | None:
     return token if isinstance(token, str) else None
 
 
+def check_directory(path: Path) -> None:
+    """Raises ModelError where no model can be in it, without reading one."""
+    _json(path / "config.json", required=True)
+
+
 def _json(path: Path, required: bool = False) -> dict[str, Any]:
     if not path.is_file():
         if required:

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from app.deck import Deck, DeckConfig
+from app.measuring import Measuring
 from engine.body import BodyConfig
 from engine.errors import Refused
 from engine.host import HostConfig
 from engine.snapshot import HostState
+from engine.workload.tour.tour import Tour
 from panels.deck_view import CalibrationState
 
 OURS = ("parkdeck", "APScheduler", "ThreadPoolExecutor")
@@ -112,7 +114,7 @@ def test_the_swarms_buttons_answer_in_sentences(deck: Deck, monkeypatch: pytest.
 
 def test_a_swarm_that_waits_for_a_measurement_says_so(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
     assert deck.swarm.state().note == "The swarm is stopped."
-    monkeypatch.setattr(deck.calibration, "_state", CalibrationState(running=True))
+    monkeypatch.setattr(deck._measuring, "_state", CalibrationState(running=True))
     assert "a swarm started now ends the measurement" in deck.swarm.state().note
 
 
@@ -125,7 +127,7 @@ def test_tabs_that_open_at_once_have_names_of_their_own(deck: Deck) -> None:
 def test_a_tour_keeps_the_swarm_out_and_waits_for_a_measurement(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Refused, match="the engine does not run"):
         deck.tour.start("tab")
-    monkeypatch.setattr(deck.calibration, "_state", CalibrationState(running=True))
+    monkeypatch.setattr(deck._measuring, "_state", CalibrationState(running=True))
     with pytest.raises(Refused, match="this machine is being measured"):
         deck.tour.start("tab")
     monkeypatch.undo()
@@ -134,6 +136,42 @@ def test_a_tour_keeps_the_swarm_out_and_waits_for_a_measurement(deck: Deck, monk
         with pytest.raises(Refused, match="the tour runs and needs the engine for itself"):
             verb()
     assert deck.swarm.state().note == "The swarm waits for the end of the tour."
+
+
+def test_a_measurement_waits_for_a_tour_and_says_so_at_once(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[str] = []
+    monkeypatch.setattr("engine.workload.swarm.Swarm.stop", lambda self, author: stopped.append(author) or False)
+    monkeypatch.setattr("engine.workload.tour.tour.Tour.running", True)
+    with pytest.raises(Refused, match="the tour runs and needs the engine for itself; leave it first"):
+        deck.calibration.start("tab 1")
+    assert not deck.calibration.state().running
+    assert stopped == []
+
+
+def test_of_a_tour_and_a_measurement_in_the_same_instant_one_is_refused(
+    deck: Deck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is slow to begin, so that without a lock both would."""
+    begun: list[str] = []
+
+    def tour(self: Tour, tab: str) -> None:
+        time.sleep(0.2)
+        begun.append("tour")
+        monkeypatch.setattr("engine.workload.tour.tour.Tour.running", True)
+
+    def measuring(self: Measuring, author: str) -> str:
+        time.sleep(0.2)
+        begun.append("measuring")
+        self._state = CalibrationState(running=True)
+        return ""
+
+    monkeypatch.setattr("engine.workload.tour.tour.Tour.start", tour)
+    monkeypatch.setattr("app.measuring.Measuring.start", measuring)
+    with ThreadPoolExecutor(2) as both:
+        asked = [both.submit(deck.tour.start, "tab 1"), both.submit(deck.calibration.start, "tab 2")]
+    refused = [one.exception() for one in asked]
+    assert len(begun) == 1
+    assert sum(isinstance(error, Refused) for error in refused) == 1
 
 
 def test_an_unknown_workload_is_refused_with_the_names() -> None:

@@ -133,9 +133,9 @@ def test_the_swarms_buttons_reach_it_and_a_refusal_is_a_sentence() -> None:
 def test_recording_that_fails_is_told() -> None:
     deck = SCENES["running"]()
     snapshot = deck.control.snapshot
-    assert top.shown(snapshot, page_state.PLAIN, deck.recording_problem(), 0.0)["warning"] == ""
+    assert top.shown(snapshot, page_state.PLAIN, deck.recording_problem(), now=0.0)["warning"] == ""
     deck.problem = "Recording waits: /a_b is locked by another program, close it (12 records waiting in memory)."
-    assert top.shown(snapshot, page_state.PLAIN, deck.recording_problem(), 0.0)["warning"] == deck.problem
+    assert top.shown(snapshot, page_state.PLAIN, deck.recording_problem(), now=0.0)["warning"] == deck.problem
 
 
 def test_names_from_outside_are_not_markup() -> None:
@@ -180,7 +180,7 @@ def test_a_turns_detail_is_asked_for_only_while_it_is_open() -> None:
 def test_this_machine_is_the_only_scale_without_a_card() -> None:
     deck = SCENES["no-card"]()
     open_page(deck)
-    shown = top.shown(deck.control.snapshot, page_state.PLAIN, None, 0.0)
+    shown = top.shown(deck.control.snapshot, page_state.PLAIN, None, now=0.0)
     assert [value for value, *_ in shown["units"]] == ["machine"]
     assert shown["chosen"]["units"] == "machine"
 

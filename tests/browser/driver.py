@@ -64,9 +64,11 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running_app(target: str, env: Mapping[str, str] | None = None, wait_s: float = 90.0) -> Iterator[App]:
-    """`streamlit run TARGET` from the repository's root, until the block ends."""
-    port = free_port()
+def running_app(
+    target: str, env: Mapping[str, str] | None = None, wait_s: float = 90.0, port: int | None = None
+) -> Iterator[App]:
+    """`streamlit run TARGET` from the repository's root, until the block ends; `port` None: any free one."""
+    port = free_port() if port is None else port
     command = [sys.executable, "-m", "streamlit", "run", target, "--server.port", str(port)]
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.txt"

@@ -5,9 +5,9 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.browser.driver import App, running_app
+from tests.browser.driver import App, free_port, running_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -199,4 +199,25 @@ def test_a_server_that_is_gone_is_told_and_found_again(chrome: Browser) -> None:
         app.process.send_signal(signal.SIGCONT)
         expect(page.locator(".top .fresh")).to_have_text(re.compile("^updated"))
         until(page, 2)
+        page.context.close()
+
+
+def test_a_page_that_outlives_its_server_shows_the_knobs_of_the_next_one(chrome: Browser) -> None:
+    def slots(page: Page) -> Locator:
+        return page.get_by_role("spinbutton", name="Slots")
+
+    port, scene = free_port(), {"PARKDECK_SCENE": "running"}
+    with running_app("tests/browser/fake_app.py", scene, port=port) as app:
+        page = open_page(chrome, app.url)
+        as_started = slots(page).input_value()
+        slots(page).fill("6")
+        slots(page).press("Enter")
+        expect(page.locator(".events")).to_contain_text(f"Slots {as_started} → 6")
+        app.process.kill()
+        app.process.wait()
+    with running_app("tests/browser/fake_app.py", scene, port=port):
+        expect(slots(page)).to_have_value(as_started)
+        slots(page).fill("5")
+        slots(page).press("Enter")
+        expect(page.locator(".events")).to_contain_text(f"Slots {as_started} → 5")
         page.context.close()

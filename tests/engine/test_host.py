@@ -10,7 +10,7 @@ import pytest
 
 from engine.body import Body, BodyConfig, Report
 from engine.clock import EngineClock, iso_utc
-from engine.errors import ModelError, Refused
+from engine.errors import ModelError, Refused, UnknownTurn
 from engine.events import Event, Interval
 from engine.host import Host, HostConfig
 from engine.snapshot import HostState, Sample, Snapshot, Startup
@@ -177,6 +177,19 @@ def test_a_fault_of_the_engine_stops_it_loudly_and_a_restart_heals(
     again = Ear()
     host.submit(ask(), again).result(WAIT_S)
     until(lambda: again.finish is not None)
+
+
+def test_a_turns_number_is_not_given_again_after_a_restart(host: Host) -> None:
+    """Who still knows a turn of the engine before must not reach a stranger's by its number."""
+    earlier = [host.submit(ask(tokens=10_000)).result(WAIT_S) for _ in range(3)]
+    host.restart()
+    host.wait_ready(WAIT_S)
+    stranger = host.submit(ask(tokens=400)).result(WAIT_S)
+    assert stranger not in earlier
+    for turn in earlier:
+        with pytest.raises(UnknownTurn, match="is not known"):
+            host.cancel(turn, "tab 1").result(WAIT_S)
+    assert host.turn_detail(stranger).result(WAIT_S).ended == ""
 
 
 def test_a_restart_frees_the_engine_before_it() -> None:

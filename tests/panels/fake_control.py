@@ -92,6 +92,10 @@ class FakeControl:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     @property
+    def now(self) -> float:
+        return self.at
+
+    @property
     def model(self) -> ServedModel | None:
         return TALKING
 

@@ -58,6 +58,23 @@ def test_a_value_set_in_one_tab_shows_in_the_other_and_is_not_sent_back() -> Non
     assert sent(control) == [{"low_watermark": 0.7}]
 
 
+def test_a_tab_that_outlived_its_server_is_asked_by_new_widgets() -> None:
+    """What its browser still says of the old ones, under their keys, would be shown for the engine's values."""
+    keys = [{str(w.key) for w in open_tab(FakeControl(at=10.0)).get("number_input")} for _ in range(2)]
+    assert len(keys[0]) == len(keys[1]) == 5
+    assert not keys[0] & keys[1]
+
+
+def test_a_tab_that_still_shows_preview_first_sends_nothing_at_once() -> None:
+    control = FakeControl(at=10.0)
+    tab = AppTest.from_function(sidebar, default_timeout=30)
+    tab.session_state["control"] = control
+    tab.session_state["knobs_mode"] = "preview first"
+    tab.run()
+    widget(tab, "slider", "low_watermark").set_value(70).run()
+    assert sent(control) == []
+
+
 def test_opening_and_refreshing_sends_nothing() -> None:
     control = FakeControl(at=10.0)
     tabs = [open_tab(control) for _ in range(3)]

@@ -100,11 +100,11 @@ def test_a_part_that_shows_what_it_has_drawn_is_not_due() -> None:
 
 def test_the_head_says_what_runs_and_how_old_it_is() -> None:
     snapshot = FakeControl(at=60.0).snapshot
-    shown = top.shown(snapshot, PLAIN, "the disk is full", snapshot.utc + 12)
+    shown = top.shown(snapshot, PLAIN, "the disk is full", now=72.0)
     assert (shown["state"], shown["tone"], shown["age_s"]) == ("running", "good", 12.0)
     assert shown["line"].startswith("SmolLM2-135M-Instruct on torch · step ")
     assert shown["units"][0][1] == "card scale × 56.7"
     assert shown["warning"] == "the disk is full"
     starting = FakeControl(state=HostState.STARTING).snapshot
-    shown = top.shown(starting, PLAIN, None, starting.utc)
+    shown = top.shown(starting, PLAIN, None, now=0.0)
     assert (shown["age_s"], shown["line"][-8:]) == (None, "step n/a")

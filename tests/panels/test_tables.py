@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 from concurrent.futures import Future
 from typing import Any
 
@@ -13,6 +14,7 @@ from engine.telemetry.gpu import GpuSample, GpuState
 from engine.telemetry.hardware import HardwareSample
 from engine.turn import Phase, Tier, TurnId
 from panels import asking, components, downloads, hardware, side, states, top, turns, units
+from panels.page_state import PLAIN
 from panels.scale import Scale
 from tests.panels.fake_control import CARD, START_UTC, FakeControl
 
@@ -229,10 +231,14 @@ def test_host_pool_in_bytes_and_tokens() -> None:
     assert 0 < state.fraction < 0.1
 
 
-def test_a_clock_set_back_gives_no_negative_age() -> None:
+def test_the_age_of_the_figures_is_that_by_the_engines_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wall clock may be set while the engine runs, and its own utc stays where it began."""
     snapshot = FakeControl(at=60.0).snapshot
-    assert top.age_s(snapshot, snapshot.utc - 3600) == 0.0
-    assert top.age_s(snapshot, snapshot.utc + 12) == 12.0
+    for wall in (snapshot.utc - 3600, snapshot.utc + 3600):
+        monkeypatch.setattr(time, "time", lambda wall=wall: wall)
+        assert top.shown(snapshot, PLAIN, None, now=60.0)["age_s"] == 0.0
+        assert top.shown(snapshot, PLAIN, None, now=72.0)["age_s"] == 12.0
+    assert top.shown(snapshot, PLAIN, None, now=59.0)["age_s"] == 0.0, "a snapshot of after the reading"
 
 
 def test_progress_runs_on_over_the_stages() -> None:

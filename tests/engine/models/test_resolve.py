@@ -62,13 +62,22 @@ def test_a_choice_is_checked_without_loading(tmp_path: Path, hub_cache: Path) ->
     check_choice("default")
     check_choice("org/name")
     check_choice(str(tiny_gguf(tmp_path / "one.gguf", "llama")))
-    check_choice(str(tmp_path))
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "config.json").write_text("{}", encoding="utf-8")
+    check_choice(str(tmp_path / "whole"))
     (tmp_path / "page").write_text("<html>", encoding="utf-8")
+    (tmp_path / "page.gguf").write_text("<html>", encoding="utf-8")
+    (tmp_path / "zip.gguf").write_bytes(b"PK\x03\x04" + bytes(600))
+    (tmp_path / "empty.gguf").touch()
     for choice, reason in (
         ("/no/such.gguf", "no such file"),
         ("x" * 5000, "no such file"),
         ("~nobody-here/model", "no such file"),
         (str(tmp_path / "page"), "an HTML page"),
+        (str(tmp_path / "page.gguf"), "not a GGUF file but an HTML page"),
+        (str(tmp_path / "zip.gguf"), "not a GGUF file but a pickle or zip archive"),
+        (str(tmp_path / "empty.gguf"), "the file is empty; download it again"),
+        (str(tmp_path), "config.json: missing"),
         ("org/name:model.bin", "a pickle file"),
     ):
         with pytest.raises(ModelError, match=reason):

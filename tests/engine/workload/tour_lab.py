@@ -60,6 +60,10 @@ class LabControl:
         self.publisher = Publisher(self.session, self.lab.core, None, 768, lambda sample: None)
 
     @property
+    def now(self) -> float:
+        return self.lab.clock.now()
+
+    @property
     def snapshot(self) -> Snapshot:
         shown = self.publisher.snapshot(self.state, self.stalled, 0)
         return shown if self.state.serving else dataclasses.replace(shown, turns=(), bands=None, memory=None)
