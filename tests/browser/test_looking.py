@@ -221,3 +221,16 @@ def test_a_page_that_outlives_its_server_shows_the_knobs_of_the_next_one(chrome:
         slots(page).press("Enter")
         expect(page.locator(".events")).to_contain_text(f"Slots {as_started} → 5")
         page.context.close()
+
+
+def test_no_beat_comes_right_behind_a_step_to_another_page(app: App, chrome: Browser) -> None:
+    """It would take the server back to the page that is left, and the tab would stay empty."""
+    page = open_page(chrome, f"{app.url}/?every=0.5")
+    until(page, 2)
+    page.evaluate("""() => { const link = document.body.appendChild(document.createElement('a'));
+        link.href = '#'; link.onclick = (event) => event.preventDefault(); link.click(); }""")
+    before = beats(page)
+    page.wait_for_timeout(1500)
+    assert beats(page) == before
+    until(page, 2)
+    page.context.close()
