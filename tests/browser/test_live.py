@@ -154,8 +154,10 @@ def test_a_preview_stands_there_before_a_change_that_only_apply_makes(page: Page
     page.wait_for_timeout(2500)
     expect(marked).to_be_visible()
     assert (low_watermark(page), events(page).count("Low watermark")) == (before - 5, told)
+    applied = page.get_by_text(f"Low watermark {before} → {before - 5} %")
+    assert applied.count() == 0
     page.get_by_role("button", name="Apply", exact=True).click()
-    wait_until(page, lambda: events(page).count("Low watermark") > told, "the event of the watermark")
+    expect(applied.first).to_be_visible(timeout=SOON_MS)
     expect(marked).to_have_count(0, timeout=SOON_MS)
     assert low_watermark(page) == before - 5
     mode(page, "apply at once")
