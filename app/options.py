@@ -2,6 +2,8 @@
 
 import errno
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any
@@ -66,7 +68,16 @@ def _in_a_sentence(command: Callable[..., Any], *args: Any, **options: Any) -> A
         if error.errno == errno.EPIPE:
             raise
         typer.echo(one_line(f"cannot go on ({error}); make room or check permissions, then start again"), err=True)
+        _let_go_of_output()
         raise typer.Exit(ERROR) from None
+
+
+def _let_go_of_output() -> None:
+    """What could not be written would be tried again at the exit, and be an error of its own there."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def with_engine_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,7 @@
 """`parkdeck plan` and `parkdeck prices`: what scripts read, and every refusal in one sentence."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -119,7 +120,8 @@ def test_no_text_of_a_profile_reaches_the_terminal_as_control_characters(tmp_pat
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_behind_the_output_is_one_sentence() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_the_output_is_one_sentence(unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "app.cli", "prices", "--json"],
@@ -127,6 +129,7 @@ def test_a_full_disk_behind_the_output_is_one_sentence() -> None:
             stderr=subprocess.PIPE,
             text=True,
             timeout=60,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
     assert done.returncode == 2
     assert "No space left on device" in done.stderr
