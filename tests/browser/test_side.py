@@ -33,7 +33,7 @@ def page(app: App, chrome: Browser) -> Iterator[Page]:
 
 def group(page: Page, word: str) -> str:
     """Selector of a group's button."""
-    return f".events > .event:has(> button.line > .text:text-matches('^{word} ×')) > button.line"
+    return f".events > .event:has(> button.line .text:text-matches('^{word} ×')) > button.line"
 
 
 def count(page: Page) -> int:
@@ -42,7 +42,7 @@ def count(page: Page) -> int:
 
 def grown(page: Page) -> None:
     before = count(page)
-    text = group(page, "swap out") + " > .text"
+    text = group(page, "swap out") + " .text"
     page.locator(text).filter(has_not_text=f"× {before},").wait_for()
     assert count(page) > before
 
