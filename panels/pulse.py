@@ -1,4 +1,4 @@
-"""What makes the Live page refresh, and any page follow the theme: a beat of its tab, at which the fragments that are due run again, all in one run.
+"""A beat of the tab: what refreshes the Live page, its fragments that are due in one run, and tells of the theme.
 
 The tab beats, and no timer of the server's: a tab that nobody sees asks for nothing, and a slow one asks for the
 next figures only when it has the last ones. A fragment whose figures are seldom others says what it shows, and runs
