@@ -51,15 +51,13 @@ def script(name: str) -> str:
     """A module that is the one on the server. A module made of a text has no address, so the page's is named.
 
     Streamlit ends a run that a later one overtook while its script was loading, though both draw on the same nodes:
-    only the latest may end what is on them."""
+    what is on them ends with the nodes."""
     url = f"new URL('{address(name)}', document.baseURI).href"
     # Of several lines, as Streamlit takes one line with a slash for a path.
     return f"""// {name}
 export default async (part) => {{
-  const nodes = part.parentElement;
-  nodes.latest = part;
   const end = await (await import({url})).default(part);
-  return () => nodes.latest === part && end?.();
+  return () => part.parentElement.isConnected || end?.();
 }};"""
 
 
