@@ -14,7 +14,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "effect.js": ("js/effect.js",),
     "figures.js": ("js/figures.js",),
     "live_plot.js": ("js/chart_file.js", "js/chart_scale.js", "js/chart_screen.js", "js/live_plot.js"),
-    "pulse.js": ("js/pulse.js",),
+    "pulse.js": ("js/leaving.js", "js/pulse.js"),
     "side.js": ("js/side.js",),
     "slider_mark.js": ("js/slider_mark.js",),
     "tiles.js": ("js/tiles.js",),

@@ -32,7 +32,7 @@ def render(deck: DeckView | None) -> None:
     _box(deck)
 
 
-@st.fragment(key=KEY, run_every=REFRESH_S)
+@st.fragment(key=KEY)
 def _box(deck: DeckView | None) -> None:
     """Refreshed by itself, as another tab may have started it; the page anew once it ends, as there is a new card. Each
     part in a place of its own, so that none is taken for another's."""

@@ -16,6 +16,7 @@ from panels import card_editor
 from panels.card_state import ReadModel, choose_card, edit, keep, kept
 from panels.plain import plain
 from panels.units import size
+from panels.whole import whole
 
 READ = "read:"
 OF_CARD = "card:"
@@ -78,7 +79,7 @@ def _card(cards: CardList) -> tuple[CardEntry, CardProfile]:
         list(usable),
         key="paper_card",
         format_func=lambda card_id: card_label(usable[card_id], edits.get(card_id)) if card_id in usable else card_id,
-        on_change=lambda: choose_card(st.session_state.paper_card),
+        on_change=_chosen_card,
     )
     card = edits.get(stored.id, stored)
     st.caption(plain(" · ".join(filter(None, (card.memory, card.architecture, card.model)))))
@@ -150,12 +151,19 @@ def _with_weights(card: CardProfile, model: ReadModel) -> CardProfile:
     return with_model(card, model.preset, round(model.stated_gib * GIB), BY_HAND)
 
 
+@whole
+def _chosen_card() -> None:
+    choose_card(st.session_state.paper_card)
+
+
+@whole
 def _stated_weights() -> None:
     now = kept()
     if now.model is not None:
         keep(replace(now, model=replace(now.model, stated_gib=st.session_state.paper_weights)))
 
 
+@whole
 def _chosen_model() -> None:
     chosen: str = st.session_state.paper_preset
     if chosen == READ:
@@ -173,7 +181,7 @@ def _read_another() -> None:
         placeholder="file, folder or Hugging Face id",
         autocomplete="off",
         help="Its shape is read from config.json or the GGUF header; no weights are loaded.",
-        on_change=lambda: keep(replace(kept(), wanted=st.session_state.paper_wanted.strip(), problem="")),
+        on_change=_wanted,
     )
     if now.wanted and not now.problem and (now.model is None or now.model.wanted != now.wanted):
         with st.spinner("Reading its shape"):
@@ -181,6 +189,11 @@ def _read_another() -> None:
     if problem := kept().problem:
         st.markdown(f":small[:red[{plain(problem)}]]")
         st.button("Read again", key="paper_read_again", type="tertiary", on_click=_read_again)
+
+
+@whole
+def _wanted() -> None:
+    keep(replace(kept(), wanted=st.session_state.paper_wanted.strip(), problem=""))
 
 
 def _read_again() -> None:

@@ -108,7 +108,8 @@ def top(data: dict[str, Any], *, key: str, on_set: Any) -> None:
 
 
 def pulse(data: dict[str, Any], *, key: str, on_beat: Any) -> None:
-    """Nothing to see. `data`: the beat's number, and its period in ms, 0 for none."""
+    """Nothing to see. `data`: the number of the last beat that was heard, and their period in ms, 0 for none. The next
+    one's number is in st.session_state[key].beat when the callback runs."""
     mount = _mount("parkdeck_pulse", '<div class="pulse"></div>', "pulse.js", None, isolated=False)
     mount(key=key, data=data, on_beat_change=on_beat)
 

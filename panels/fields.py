@@ -1,34 +1,47 @@
 """A figure to play with: a slider over usual values with a number field beside it for any other. What the field cannot
 take is refused beside it in one sentence, and the last good value stays in force.
 
-Values are kept apart from the widgets, whose own state Streamlit drops when its page is left.
+Values are kept apart from the widgets, whose own state Streamlit drops when its page is left. A browser that has not
+yet drawn a new value reports the old one as its user's: so when the one of a figure's widgets is used the other is
+shown anew, and what the browser still says of the old one concerns nobody (see following.py).
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import streamlit as st
 
 from engine.errors import BadField
+from panels import following
+from panels.whole import whole
 
 Check = Callable[[object], float]
 WIDTHS = (3, 2)
 """Of the slider and of the number field beside it."""
-_KEPT, _BAD = "kept", "bad"
+
+
+@dataclass(slots=True)
+class _Figure:
+    """`slider`, `field`: how often each was shown anew; `bad`: why what the field holds is refused."""
+
+    value: float
+    slider: int = 0
+    field: int = 0
+    bad: str = ""
 
 
 def kept(key: str, value: float) -> float:
     """The figure's value in this tab; `value` until the user has changed it."""
-    found: float = st.session_state.setdefault(_name(_KEPT, key), value)
-    return found
+    return _figure(key, value).value
 
 
 def put(key: str, value: float) -> None:
     """Set the figure, its slider and its field, as a new card's defaults do."""
-    st.session_state[_name(_KEPT, key)] = value
-    st.session_state.pop(_name(_BAD, key), None)
-    for part in ("slider", "field"):
-        st.session_state.pop(_name(part, key), None)
+    found = _figure(key, value)
+    found.value, found.bad = value, ""
+    found.slider += 1
+    found.field += 1
 
 
 def figure(
@@ -46,21 +59,23 @@ def figure(
     """Draws slider and field and returns the value in force. `check` returns a good value or raises BadField; `stops`
     are what the slider offers, the present value beside them; whole figures have an int `step`; `below` draws what
     stands right below the slider, as wide as it is, and is given what the slider offers."""
-    now = kept(key, value)
-    slider, field = _name("slider", key), _name("field", key)
+    found = _figure(key, value)
+    now = found.value
+    slider, field = _widget("slider", key, found.slider), _widget("field", key, found.field)
     whole = isinstance(step, int)
     shown = int(now) if whole else float(now)
     options = offered(stops, shown)
     if st.session_state.get(slider) not in options:
         st.session_state[slider] = shown
     if field not in st.session_state:
-        st.session_state[field] = float(now)
+        st.session_state[field], found.bad = float(now), ""
     st.markdown(f"{label}{f', {unit}' if unit else ''}", help=hint)
     left, right = st.columns(WIDTHS, gap="small", vertical_alignment="center")
     with left:
         st.select_slider(
-            label, options, key=slider, label_visibility="collapsed", format_func=_said, on_change=_slid, args=(key,)
-        )
+            label, options, key=slider, label_visibility="collapsed", format_func=_said, on_change=_slid,
+            args=(key, found.slider),
+        )  # fmt: skip
     with right:
         st.number_input(
             f"{label}: number",
@@ -71,14 +86,14 @@ def figure(
             format="%.10g",
             label_visibility="collapsed",
             on_change=_typed,
-            args=(key, check),
+            args=(key, found.field, check),
         )
     if below:
         with st.columns(WIDTHS, gap="small")[0]:
             below(options)
     said = st.container()
-    if bad := st.session_state.get(_name(_BAD, key)):
-        said.markdown(f":red[{bad}]")
+    if found.bad:
+        said.markdown(f":red[{found.bad}]")
     return now
 
 
@@ -99,22 +114,24 @@ def place(options: Sequence[float], value: float) -> float:
     return (after - 1 + (value - low) / (high - low)) / steps
 
 
-def _slid(key: str) -> None:
-    chosen = st.session_state[_name("slider", key)]
-    st.session_state[_name(_KEPT, key)] = chosen
-    st.session_state[_name("field", key)] = float(chosen)
-    st.session_state.pop(_name(_BAD, key), None)
+@whole
+def _slid(key: str, shown: int) -> None:
+    found = _figure(key)
+    if shown == found.slider:
+        found.value, found.bad = st.session_state[_widget("slider", key, shown)], ""
+        found.field += 1
 
 
-def _typed(key: str, check: Check) -> None:
-    try:
-        good = check(st.session_state[_name("field", key)])
-    except BadField as refusal:
-        st.session_state[_name(_BAD, key)] = str(refusal)
+@whole
+def _typed(key: str, shown: int, check: Check) -> None:
+    found = _figure(key)
+    if shown != found.field:
         return
-    st.session_state[_name(_KEPT, key)] = good
-    st.session_state.pop(_name(_BAD, key), None)
-    st.session_state.pop(_name("slider", key), None)
+    try:
+        found.value, found.bad = check(st.session_state[_widget("field", key, shown)]), ""
+        found.slider += 1
+    except BadField as refusal:
+        found.bad = str(refusal)
 
 
 def _said(value: float) -> str:
@@ -122,5 +139,10 @@ def _said(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) or value >= 1000 else f"{value:.4g}"
 
 
-def _name(part: str, key: str) -> str:
-    return f"figure_{part}_{key}"
+def _figure(key: str, value: float = 0.0) -> _Figure:
+    found: _Figure = st.session_state.setdefault(f"figure_{key}", _Figure(value))
+    return found
+
+
+def _widget(part: str, key: str, shown: int) -> str:
+    return f"figure_{part}_{key}_{following.session_word()}_{shown}"

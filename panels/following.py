@@ -48,8 +48,13 @@ def follow(name: str, value: Any, at: float) -> tuple[str, Any]:
 
 def key(name: str) -> str:
     shown = _all().get(name)
-    session: str = st.session_state.setdefault("followed_in", secrets.token_hex(4))
-    return f"{name}_{session}_{shown.revision if shown else 0}"
+    return f"{name}_{session_word()}_{shown.revision if shown else 0}"
+
+
+def session_word() -> str:
+    """Of this session alone: no widget of an earlier one has it in its key."""
+    word: str = st.session_state.setdefault("followed_in", secrets.token_hex(4))
+    return word
 
 
 def moved(name: str) -> Any:

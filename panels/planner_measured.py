@@ -75,7 +75,7 @@ def render(plan: Plan, deck: DeckView | None, theme: ThemeName) -> None:
     _refreshed(plan, deck, theme)
 
 
-@st.fragment(key=KEY, run_every=REFRESH_S)
+@st.fragment(key=KEY)
 def _refreshed(plan: Plan, deck: DeckView | None, theme: ThemeName) -> None:
     snapshot = deck.control.snapshot if deck else None
     if snapshot is None or snapshot.bands is None:

@@ -15,6 +15,7 @@ from panels.deck_view import DeckView
 from panels.plain import plain
 from panels.prices_here import Here
 from panels.units import GB, short
+from panels.whole import whole
 
 STORES = {"fp16": Store.FP16, "q8": Store.Q8}
 CONTEXT_STOPS = (16, 256, 512, 1_024, *CONTEXTS, 131_072, 262_144, 524_288, 1_000_000)
@@ -192,9 +193,11 @@ def _from(figure: Figure) -> str:
     return f"The card's {short(figure.value)} {figure.unit} is {figure.known}: {plain(figure.source)}"
 
 
+@whole
 def _keep_store() -> None:
     st.session_state[_STORE] = st.session_state["prices_store_choice"]
 
 
+@whole
 def _keep_exact() -> None:
     st.session_state[_EXACT] = st.session_state["prices_exact_choice"]

@@ -102,14 +102,14 @@ def mark(options: Sequence[float], value: float | None) -> dict[str, Any]:
     return {"place": fields.place(options, value), "text": f"measured {short(value)}"}
 
 
-@st.fragment(key=MARKS, run_every=REFRESH_S)
+@st.fragment(key=MARKS)
 def marked(deck: DeckView | None, what: str, value: Callable[[Here], float], options: Sequence[float]) -> None:
     """The measured rate along its slider, kept up to date. `value`: the rate as the slider counts it."""
     now = of_deck(deck)
     components.slider_mark(mark(options, value(now) if now else None), key=f"prices_mark_{what}")
 
 
-@st.fragment(key=OFFERS, run_every=REFRESH_S)
+@st.fragment(key=OFFERS)
 def offer(deck: DeckView | None, what: str, line: Callable[[Here | None], str], take: Callable[[Here], None]) -> None:
     """The measured rate under its control, kept up to date, with the button that takes it over."""
     now = of_deck(deck)

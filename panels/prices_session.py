@@ -120,7 +120,7 @@ def sentence(session: Session) -> str:
     return f"Measured in this session, on this machine and its model: {', '.join(parts)}.{last}{rates}"
 
 
-@st.fragment(key=KEY, run_every=prices_here.REFRESH_S)
+@st.fragment(key=KEY)
 def render(deck: DeckView | None, listed: Prices, card: str, theme: ThemeName) -> None:
     found = points(deck.control.moves()) if deck else None
     session = Session(listed, card, prices_here.of_deck(deck), found)

@@ -14,6 +14,8 @@ from streamlit.errors import StreamlitAPIException
 from panels import components
 
 KEY = "beat"
+PULSE = "pulse"
+HEARD = "beat_heard"
 DRAWN = "drawn"
 THEME = "drawn_in_theme"
 LEAST_S = 0.1
@@ -63,16 +65,21 @@ def beat(parts: Callable[[], Parts], inside: str) -> None:
     """The same as the last element of the fragment `inside`, which runs with each beat; with no other in one run."""
     _follow_theme()
     wanted = parts()
-    count = st.session_state.setdefault("beats", 0)
+    st.session_state.setdefault("beats", 0)
+    heard: int = st.session_state.setdefault(HEARD, 0)
 
     def beaten() -> None:
+        # A step to another page can take what the browser had told; then the tab asks again.
+        told = st.session_state.get(PULSE)
+        if told is not None and isinstance(told.beat, int):
+            st.session_state[HEARD] = told.beat
         st.session_state.beats += 1
         others = [name for name in due(parts(), st.session_state.beats, _drawn()) if name != inside]
         if others:
             run([*others, inside])
 
     period_ms = round(max(LEAST_S, min(part.every for part in wanted.values())) * 1000) if wanted else 0
-    components.pulse({"beat": count, "period_ms": period_ms}, key="pulse", on_beat=beaten)
+    components.pulse({"heard": heard, "period_ms": period_ms}, key=PULSE, on_beat=beaten)
 
 
 def _follow_theme() -> None:

@@ -162,9 +162,9 @@ class PageClient:
             return
         self._page.due = None
         self._beaten = now
-        self._send(beat=self._counts.asked)
         with self._news:
             self._counts = replace(self._counts, asked=self._counts.asked + 1)
+        self._send(beat=self._counts.asked)
 
     def _send(self, beat: int | None = None) -> None:
         message = BackMsg()
@@ -172,6 +172,7 @@ class PageClient:
         state.page_script_hash = self._page.script_hash
         if beat is not None:
             state.fragment_id = self._page.pulse_fragment
+            state.widget_states.widgets.add(id=self._page.pulse, json_value="{}")
             widget = state.widget_states.widgets.add()
             widget.id = f"$$STREAMLIT_INTERNAL_KEY_{self._page.pulse}__events"
             widget.json_trigger_value = json.dumps([{"event": "beat", "value": beat}])

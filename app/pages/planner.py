@@ -45,5 +45,4 @@ def page(deck: DeckView | None) -> None:
         planner_reserve.render(plan, theme)
         st.caption(plain(planner_words.reserve_text(plan)))
         card_sources.render(choice.card, choice.preset)
-    # Its parts refresh by themselves; the pulse tells of a change of the browser's theme.
-    pulse.render(dict)
+    pulse.render(lambda: {planner_measured.KEY: pulse.Part(planner_measured.REFRESH_S)} if deck else {})

@@ -9,6 +9,7 @@ from panels import (
     components,
     prices_controls,
     prices_figures,
+    prices_here,
     prices_room,
     prices_scale,
     prices_session,
@@ -17,6 +18,7 @@ from panels import (
 )
 from panels.card_box import Choice
 from panels.deck_view import DeckView
+from panels.pulse import Part, Parts
 
 
 def page(deck: DeckView | None) -> None:
@@ -25,8 +27,12 @@ def page(deck: DeckView | None) -> None:
         choice = card_box.render()
     with st.container(gap="small"):
         _main(deck, choice)
-    # Its parts refresh by themselves; the pulse tells of a change of the browser's theme.
-    pulse.render(dict)
+    pulse.render(_parts if deck else dict)
+
+
+def _parts() -> Parts:
+    kept_up = (prices_here.MARKS, prices_here.OFFERS, prices_session.KEY)
+    return {calibrate_box.KEY: Part(calibrate_box.REFRESH_S)} | dict.fromkeys(kept_up, Part(prices_here.REFRESH_S))
 
 
 def _main(deck: DeckView | None, choice: Choice) -> None:

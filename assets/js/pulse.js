@@ -2,26 +2,31 @@
 const PATIENCE_MS = 5000;
 // Until the page knows of a theme that has changed.
 const THEME_MS = 300;
-// A beat right behind a step to another page would take the server back to this one: the step has this long to be made.
-const LEAVING_MS = 2000;
+// A beat right behind a step to another page would take the server back to this one: the step has this long to be made,
+// where the address tells that it has been, and where it does not.
+const STEP_MS = 5000;
+const BACK_MS = 2000;
 
 class Pulse {
   constructor() {
     this.asked = performance.now();
-    this.quietUntil = 0;
+    this.number = this.heard = this.quietUntil = 0;
     this.plan = this.plan.bind(this);
-    this.leaving = this.leaving.bind(this);
+    this.back = () => this.quiet(BACK_MS);
     this.themed = this.themed.bind(this);
     this.scheme = matchMedia('(prefers-color-scheme: dark)');
     this.scheme.addEventListener('change', this.themed);
     document.addEventListener('visibilitychange', this.plan);
-    document.addEventListener('click', this.leaving, true);
-    window.addEventListener('popstate', this.leaving, true);
+    window.addEventListener('popstate', this.back, true);
+    this.leaving = new Leaving(() => this.barrier());
   }
 
-  // The page has answered: `period` in ms, 0 for a page that is paused; `ask` sends the next beat.
-  answered(period, ask) {
-    Object.assign(this, { period, ask, waiting: false });
+  // The page has answered: `heard`, the last beat that it knows of; `period` in ms, 0 for a page that is paused;
+  // `send` sends the next.
+  answered(heard, period, send) {
+    // Fewer than before: the server has begun anew.
+    const number = heard < this.heard ? heard : Math.max(this.number, heard);
+    Object.assign(this, { heard, period, send, number });
     this.plan();
   }
 
@@ -29,22 +34,30 @@ class Pulse {
     clearTimeout(this.timer);
     if (!this.period || document.hidden) return;
     // An answer that does not come was lost with its connection: ask again, the page may be back.
-    const due = this.asked + (this.waiting ? Math.max(PATIENCE_MS, 3 * this.period) : this.period);
-    this.timer = setTimeout(() => this.beat(), Math.max(0, Math.max(due, this.quietUntil) - performance.now()));
+    const waits = this.number > this.heard;
+    const due = this.asked + (waits ? Math.max(PATIENCE_MS, 3 * this.period) : this.period);
+    const quietUntil = this.page === location.pathname ? this.quietUntil : 0;
+    this.timer = setTimeout(() => this.beat(), Math.max(0, Math.max(due, quietUntil) - performance.now()));
   }
 
   beat() {
     this.asked = performance.now();
-    this.waiting = true;
-    this.ask();
+    this.number += 1;
+    this.send(this.number);
     this.plan();
   }
 
-  // A link may lead to another page; so do the browser's own buttons.
-  leaving(event) {
-    const link = event.composedPath().find((part) => part.tagName === 'A');
-    if (event.type === 'click' && (!link || link.hasAttribute('download'))) return;
-    this.quietUntil = performance.now() + LEAVING_MS;
+  // One more beat, and none behind it: with its answer all is answered that was asked before.
+  barrier() {
+    this.quiet(STEP_MS);
+    this.beat();
+    const { number } = this;
+    return () => this.heard >= number;
+  }
+
+  // The page is about to be left, or the browser's own buttons may have left it.
+  quiet(time) {
+    Object.assign(this, { page: location.pathname, quietUntil: performance.now() + time });
     this.plan();
   }
 
@@ -57,14 +70,14 @@ class Pulse {
     clearTimeout(this.timer);
     this.scheme.removeEventListener('change', this.themed);
     document.removeEventListener('visibilitychange', this.plan);
-    document.removeEventListener('click', this.leaving, true);
-    window.removeEventListener('popstate', this.leaving, true);
+    window.removeEventListener('popstate', this.back, true);
+    this.leaving.stop();
   }
 }
 
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector('.pulse');
   root.pulse ??= new Pulse();
-  root.pulse.answered(data.period_ms, () => setTriggerValue('beat', data.beat));
+  root.pulse.answered(data.heard, data.period_ms, (number) => setTriggerValue('beat', number));
   return () => root.pulse.stop();
 }

@@ -3,12 +3,13 @@
 import base64
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, WebSocketRoute, expect
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from tests.browser.driver import App, running_app
 
@@ -35,11 +36,20 @@ def page(app: App, chrome: Browser) -> Iterator[Page]:
     assert "Traceback" not in app.text()
 
 
-def open_page(app: App, chrome: Browser, width: int = 1280, theme: Any = "dark") -> Page:
-    """The page with the model whose figures the study has, at 6,900 tokens."""
+def open_page(
+    app: App,
+    chrome: Browser,
+    width: int = 1280,
+    theme: Any = "dark",
+    between: Callable[[WebSocketRoute], None] | None = None,
+) -> Page:
+    """The page with the model whose figures the study has, at 6,900 tokens. `between`: what stands between the tab and
+    its server."""
     context = chrome.new_context(viewport={"width": width, "height": 1300}, color_scheme=theme)
     context.set_default_timeout(SOON_MS)
     opened = context.new_page()
+    if between:
+        opened.route_web_socket(re.compile("_stcore/stream"), between)
     opened.goto(f"{app.url}/prices")
     opened.get_by_role("combobox", name="Model").locator("xpath=following-sibling::button").click()
     opened.get_by_role("option", name=re.compile("^swap")).click()
@@ -180,6 +190,69 @@ def test_values_stay_when_another_page_is_looked_at(page: Page) -> None:
     page.get_by_role("link", name="Prices").click()
     expect(page.locator("[data-tile=ratio] .value")).to_have_text("88.4×")
     assert field(page, "Bandwidth").input_value() == "25"
+
+
+def test_a_value_that_is_typed_right_before_a_step_to_another_page_stays(page: Page) -> None:
+    for value, ratio in (("25", "88.4×"), ("50", "177×"), ("25", "88.4×")):
+        field(page, "Bandwidth").fill(value)
+        page.get_by_role("link", name="Planner").click()
+        expect(page.get_by_role("heading", name="Planner")).to_be_visible()
+        page.get_by_role("link", name="Prices").click()
+        expect(page.locator("[data-tile=ratio] .value")).to_have_text(ratio)
+        expect(field(page, "Bandwidth")).to_have_value(value)
+
+
+class HeldBack:
+    """Between a tab and its server: from `hold` to `release` the tab gets nothing."""
+
+    def __init__(self) -> None:
+        self._holds = False
+        self._held: list[bytes] = []
+
+    def __call__(self, socket: WebSocketRoute) -> None:
+        self._socket, server = socket, socket.connect_to_server()
+
+        def gets(message: str | bytes) -> None:
+            if self._holds and isinstance(message, bytes):
+                self._held.append(message)
+            else:
+                socket.send(message)
+
+        server.on_message(gets)
+
+    def hold(self) -> None:
+        self._holds = True
+
+    def until_answered(self, page: Page, runs: int) -> None:
+        """Until so many runs of the page's script have ended."""
+        for _ in range(600):
+            if sum(ForwardMsg.FromString(message).HasField("script_finished") for message in self._held) >= runs:
+                return
+            page.wait_for_timeout(50)
+        raise AssertionError(f"the server has not answered {runs} times")
+
+    def release(self) -> None:
+        self._holds = False
+        for message in self._held:
+            self._socket.send(message)
+
+
+def test_a_tab_that_has_not_drawn_a_new_value_does_not_bring_the_old_one_back(app: App, chrome: Browser) -> None:
+    between = HeldBack()
+    page = open_page(app, chrome, between=between)
+    between.hold()
+    give(page, "Bandwidth", "25")
+    between.until_answered(page, 1)
+    # The next beat tells of all widgets as the tab knows them.
+    page.emulate_media(color_scheme="light")
+    between.until_answered(page, 2)
+    between.release()
+    expect(page.locator("[data-tile=ratio] .value")).to_have_text("88.4×")
+    page.get_by_role("link", name="Planner").click()
+    expect(page.get_by_role("heading", name="Planner")).to_be_visible()
+    page.get_by_role("link", name="Prices").click()
+    expect(page.locator("[data-tile=ratio] .value")).to_have_text("88.4×")
+    page.context.close()
 
 
 def test_the_charts_go_out_as_png(page: Page, tmp_path: Path) -> None:
