@@ -1,7 +1,10 @@
-// Links to the session's CSV files; the server streams them.
+// Links to the session's CSV files; the server streams them. What is as it was is left alone, it may be being clicked.
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector('.downloads');
   for (const [name, colour] of Object.entries(data.colours)) root.style.setProperty(`--pd-${name}`, colour);
+  const told = JSON.stringify(data.files) + data.off + data.session;
+  if (root.told === told) return;
+  root.told = told;
   data.files.forEach((file, index) => {
     let link = root.children[index];
     if (!link) {

@@ -228,7 +228,7 @@ def test_no_beat_comes_right_behind_a_step_to_another_page(app: App, chrome: Bro
     page = open_page(chrome, f"{app.url}/?every=0.5")
     until(page, 2)
     page.evaluate("""() => { const link = document.body.appendChild(document.createElement('a'));
-        link.href = '/planner'; link.onclick = (event) => { event.preventDefault(); window.stepped = true; };
+        link.href = '/elsewhere'; link.onclick = (event) => { event.preventDefault(); window.stepped = true; };
         link.click(); }""")
     page.wait_for_function("window.stepped")
     before = beats(page)
