@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from panels import assets
+from panels import asked, assets
 from panels.packing import lean
 from panels.palette import Palette, ThemeName
 
@@ -95,16 +95,14 @@ def downloads(data: dict[str, Any], *, key: str) -> None:
     _mount("parkdeck_downloads", '<div class="downloads"></div>', "downloads.js")(key=key, data=data)
 
 
-def turns(data: dict[str, Any], *, key: str, on_action: Any, on_look: Any) -> None:
-    """The callbacks run before the page is drawn again; the click is then in st.session_state[key], as `action` (turn,
-    verb) or `look` (turn to open, None to close)."""
-    mount = _mount("parkdeck_turns", TURNS_HTML, "turns.js")
-    mount(key=key, data=data, on_action_change=on_action, on_look_change=on_look)
+def turns(data: dict[str, Any], *, key: str, on_asked: asked.Handler) -> None:
+    """Asks with a verb and its turn; `look` is for the turn to open, None to close the one that is."""
+    _asking(_mount("parkdeck_turns", TURNS_HTML, "turns.js"), data, key, on_asked)
 
 
-def top(data: dict[str, Any], *, key: str, on_set: Any) -> None:
-    """The callback runs before the page is drawn again; what was chosen is then in st.session_state[key].set."""
-    _mount("parkdeck_top", TOP_HTML, "top.js")(key=key, data=data, on_set_change=on_set)
+def top(data: dict[str, Any], *, key: str, on_asked: asked.Handler) -> None:
+    """Asks to `set` a change of the page state, and for the figures `again`."""
+    _asking(_mount("parkdeck_top", TOP_HTML, "top.js"), data, key, on_asked)
 
 
 def pulse(data: dict[str, Any], *, key: str, on_beat: Any) -> None:
@@ -114,17 +112,14 @@ def pulse(data: dict[str, Any], *, key: str, on_beat: Any) -> None:
     mount(key=key, data=data, on_beat_change=on_beat)
 
 
-def effect(data: dict[str, Any], *, key: str, on_undo: Any, on_dismiss: Any) -> None:
-    """The callbacks run before the page is drawn again; the click is then in st.session_state[key], as `undo` or
-    `dismiss`, the change's key."""
-    mount = _mount("parkdeck_effect", EFFECT_HTML, "effect.js")
-    mount(key=key, data=data, on_undo_change=on_undo, on_dismiss_change=on_dismiss)
+def effect(data: dict[str, Any], *, key: str, on_asked: asked.Handler) -> None:
+    """Asks to `undo` or `dismiss` a change, by its key."""
+    _asking(_mount("parkdeck_effect", EFFECT_HTML, "effect.js"), data, key, on_asked)
 
 
-def tour(data: dict[str, Any], *, key: str, on_action: Any) -> None:
-    """The band of the tour; nothing is drawn in mode none. A press is in st.session_state[key].action (verb) when the
-    callback runs."""
-    _mount("parkdeck_tour", TOUR_HTML, "tour.js")(key=key, data=data, on_action_change=on_action)
+def tour(data: dict[str, Any], *, key: str, on_asked: asked.Handler) -> None:
+    """The band of the tour; nothing is drawn in mode none. Asks with the verb of a press."""
+    _asking(_mount("parkdeck_tour", TOUR_HTML, "tour.js"), data, key, on_asked)
 
 
 def figures(data: dict[str, Any], *, key: str) -> None:
@@ -151,6 +146,12 @@ def theme() -> ThemeName:
 def colours(theme: Palette) -> dict[str, str]:
     """The palette as --pd-* properties."""
     return {name: getattr(theme, name) for name in Palette.__dataclass_fields__}
+
+
+def _asking(mount: Any, data: dict[str, Any], key: str, on_asked: asked.Handler) -> None:
+    """An element that asks. `on_asked` runs before the page is drawn again."""
+    callback, taken = asked.taking(key, on_asked)
+    mount(key=key, data=data | {"taken": taken}, on_asked_change=callback)
 
 
 @cache

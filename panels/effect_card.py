@@ -1,7 +1,7 @@
 """The effect card: what the latest change of knobs did, below the chart of every tab, with its undo. Figures come from
 engine/effect.py, their words from effect_words.py."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,11 +15,13 @@ from engine.events import Event
 from engine.knobs import LABELS
 from engine.snapshot import Sample, Snapshot
 from panels import components, effect_words, tab
+from panels.asked import Request
 from panels.asking import Answer, outcome
 from panels.palette import ThemeName, palette
 from panels.preview_words import in_unit
 from panels.scale import Scale
 from panels.units import clock
+from panels.whole import keep
 
 KEY = "effect"
 DISMISSED = "effect_dismissed"
@@ -94,16 +96,18 @@ def render(
         undone = st.session_state[TOLD] = settled(undone)
     data = card(_measured(snapshot, events, samples, change), snapshot, scale, undone)
 
-    def take_back() -> None:
-        if key := st.session_state[KEY].undo:
-            st.session_state[TOLD] = undo(control, key, tab.author())
+    author = tab.author()
 
-    def dismiss() -> None:
-        if key := st.session_state[KEY].dismiss:
-            st.session_state[DISMISSED] = key
+    def act(requests: Iterable[Request]) -> None:
+        for request in requests:
+            match request:
+                case {"verb": "undo", "change": str(key)}:
+                    keep(TOLD, undo(control, key, author))
+                case {"verb": "dismiss", "change": str(key)}:
+                    keep(DISMISSED, key)
 
     data["colours"] = components.colours(palette(theme))
-    components.effect(data, key=KEY, on_undo=take_back, on_dismiss=dismiss)
+    components.effect(data, key=KEY, on_asked=act)
 
 
 def _measured(snapshot: Snapshot, events: Sequence[Event], samples: Sequence[Sample], change: Change) -> Effect:

@@ -77,7 +77,7 @@ def current() -> PageState:
     return state
 
 
-def change(**values: Any) -> None:
+def change(values: Mapping[str, Any]) -> None:
     st.session_state[KEY] = current().changed(values)
     _write(current())
 

@@ -1,13 +1,12 @@
 """The head of the Live page: what runs and how old the figures are; window, units, events; pause, refresh and keys."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
-
-import streamlit as st
 
 from engine.snapshot import HostState, Snapshot
 from panels import components, page_state
+from panels.asked import Request
 from panels.page_state import PageState
 from panels.palette import ThemeName, palette
 from panels.scale import Scale, has_card
@@ -76,17 +75,23 @@ def render(
     state: PageState,
     problem: str | None,
     theme: ThemeName,
-    changed: Callable[[Mapping[str, Any]], None],
+    looked: Callable[[dict[str, Any], bool], None],
 ) -> None:
-    """`now`: engine clock. `changed` is called once the tab's page state has taken what was clicked."""
+    """`now`: engine clock. `looked` is called with what the page state is to be changed by, and whether the figures are
+    asked for again."""
 
-    def set_() -> None:
-        asked = st.session_state[KEY].set
-        if asked is not None:
-            page_state.change(**asked)
-            changed(asked)
+    def act(requests: Iterable[Request]) -> None:
+        change: dict[str, Any] = {}
+        again = False
+        for request in requests:
+            match request:
+                case {"verb": "set", "change": dict(asked)}:
+                    change |= asked
+                case {"verb": "again"}:
+                    again = True
+        looked(change, again)
 
     data = shown(snapshot, state, problem, now) | {"colours": components.colours(palette(theme))}
     # Another value each time, or the browser would not learn that something came.
     data["sent"] = time.monotonic()
-    components.top(data, key=KEY, on_set=set_)
+    components.top(data, key=KEY, on_asked=act)

@@ -1,6 +1,7 @@
 """The tour's band above the figures. `band` is free of Streamlit; `render` draws it. Reading an earlier step again is
 the browser's (assets/js/tour.js)."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -10,10 +11,12 @@ from engine.errors import ParkdeckError
 from engine.snapshot import Snapshot
 from engine.workload.tour.state import Phase, TourState
 from panels import components, tab
+from panels.asked import Request
 from panels.asking import Answer
 from panels.deck_view import SwarmControl, TourControl
 from panels.palette import ThemeName, palette
 from panels.units import clock
+from panels.whole import keep
 
 KEY = "tour_band"
 REFUSED = "tour_refused"
@@ -60,12 +63,11 @@ def render(tour: TourControl, swarm: SwarmControl, snapshot: Snapshot, theme: Th
     data = band(tour.look(mine), mine, snapshot, swarm.state().running)
     data |= {"refused": st.session_state.get(REFUSED, ""), "colours": components.colours(palette(theme))}
 
-    def act() -> None:
-        clicked = st.session_state[KEY].action
-        if clicked:
-            st.session_state[REFUSED] = _press(tour, swarm, clicked["verb"])
+    def act(requests: Iterable[Request]) -> None:
+        for request in requests:
+            keep(REFUSED, _press(tour, swarm, mine, request.get("verb")))
 
-    components.tour(data, key=KEY, on_action=act)
+    components.tour(data, key=KEY, on_asked=act)
 
 
 def _mode(state: TourState, mine: str, snapshot: Snapshot, swarm_runs: bool) -> str:
@@ -79,9 +81,8 @@ def _mode(state: TourState, mine: str, snapshot: Snapshot, swarm_runs: bool) -> 
     return "offer" if snapshot.state.serving and not snapshot.turns and not swarm_runs else "none"
 
 
-def _press(tour: TourControl, swarm: SwarmControl, verb: str) -> str:
+def _press(tour: TourControl, swarm: SwarmControl, mine: str, verb: Any) -> str:
     """Carry a press out; returns the refusal, '' when there is none."""
-    mine = tab.author()
     try:
         match verb:
             case "start":

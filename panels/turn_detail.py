@@ -16,6 +16,7 @@ from engine.turn import Phase, Tier, TurnId
 from engine.words import counted
 from panels.scale import Scale
 from panels.units import MISSING, clock, seconds, size
+from panels.whole import whole
 
 PATIENCE_S = 0.25
 TEXT_CHARACTERS = 2_000
@@ -35,6 +36,7 @@ class Opened:
     over: str = ""
 
 
+@whole
 def choose(control: Control, turn: int | None) -> None:
     """Open a turn in this tab, or close the one that is."""
     if turn is None:

@@ -1,6 +1,7 @@
 """The table of live turns with its actions, and the turn that is open below it. `table`, `perform` and `undo_of` are
 free of Streamlit; `render` draws them. Sorting and filtering are the browser's (assets/js/turns*.js)."""
 
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,10 +12,12 @@ from engine.control import Control
 from engine.snapshot import Snapshot, TurnRow
 from engine.turn import Phase, Priority, Tier, TurnId
 from panels import components, tab, turn_detail
+from panels.asked import Request
 from panels.asking import Answer, outcome
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
 from panels.units import unit_name
+from panels.whole import keep
 
 Verb = Literal["pause", "resume", "swap_out", "drop", "cancel"]
 SENT_ROWS = 1_000
@@ -148,17 +151,17 @@ def render(control: Control, snapshot: Snapshot, scale: Scale, theme: ThemeName)
         "colours": components.colours(palette(theme)),
     }
 
-    def act() -> None:
-        clicked = st.session_state[KEY].action
-        if clicked:
-            st.session_state[DONE] = perform(control, clicked["verb"], int(clicked["turn"]), tab.author())
+    author = tab.author()
 
-    def look() -> None:
-        clicked = st.session_state[KEY].look
-        if clicked:
-            turn_detail.choose(control, clicked["turn"])
+    def act(requests: Iterable[Request]) -> None:
+        for request in requests:
+            match request:
+                case {"verb": "look", "turn": int() | None as turn}:
+                    turn_detail.choose(control, turn)
+                case {"verb": "pause" | "resume" | "swap_out" | "drop" | "cancel" as verb, "turn": int(turn)}:
+                    keep(DONE, perform(control, verb, turn, author))
 
-    components.turns(data, key=KEY, on_action=act, on_look=look)
+    components.turns(data, key=KEY, on_asked=act)
 
 
 def _told(snapshot: Snapshot) -> dict[str, Any]:

@@ -6,8 +6,9 @@ the browser would then show a value that was never taken. Here the callback is d
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
+import streamlit as st
 from streamlit.runtime.scriptrunner import RerunException
 
 P = ParamSpec("P")
@@ -30,3 +31,8 @@ def whole(callback: Callable[P, None]) -> Callable[P, None]:
             raise newer
 
     return run
+
+
+@whole
+def keep(name: str, value: Any) -> None:
+    st.session_state[name] = value

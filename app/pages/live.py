@@ -32,6 +32,7 @@ from panels.deck_view import DeckView
 from panels.page_state import PageState
 from panels.pulse import Part, Parts
 from panels.scale import scale_for
+from panels.whole import whole
 
 HELD = "held_reading"
 
@@ -153,11 +154,18 @@ def _draw(deck: DeckView, head: DeltaGenerator, below: DeltaGenerator) -> None:
         turns.render(control, snapshot, scale, theme)
 
 
-def _looked(asked: Mapping[str, Any]) -> None:
-    """The head was used: a new reading where it asks for one, and the page anew."""
-    if "again" in asked or "paused" in asked:
-        st.session_state.pop(HELD, None)
+def _looked(change: Mapping[str, Any], again: bool) -> None:
+    """The head was used: the page anew."""
+    _look(change, again)
     pulse.run(["live", "knobs", "swarm"])
+
+
+@whole
+def _look(change: Mapping[str, Any], again: bool) -> None:
+    """A new reading where it asks for one."""
+    if again or "paused" in change:
+        st.session_state.pop(HELD, None)
+    page_state.change(change)
 
 
 def _reading(deck: DeckView, state: PageState) -> Reading:

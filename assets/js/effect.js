@@ -46,6 +46,8 @@ function fill(cell, data) {
 
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector('.effect');
+  const asked = (root.asked ??= new Asked());
+  asked.drawn(data.taken, setTriggerValue);
   for (const [name, colour] of Object.entries(data.colours)) root.style.setProperty(`--pd-${name}`, colour);
   const at = (selector) => root.querySelector(selector);
   say(at('h4'), data.title);
@@ -58,7 +60,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const undo = at('.undo');
   undo.setAttribute('aria-disabled', String(!data.can_undo));
   undo.title = data.can_undo ? `Set back: ${data.title}` : 'The engine does not run';
-  undo.onclick = () => data.can_undo && setTriggerValue('undo', data.key);
+  undo.onclick = () => data.can_undo && asked.ask({ verb: 'undo', change: data.key });
   at('.dismiss').title = 'Put this card away in this tab, until the next change';
-  at('.dismiss').onclick = () => setTriggerValue('dismiss', data.key);
+  at('.dismiss').onclick = () => asked.ask({ verb: 'dismiss', change: data.key });
+  return () => asked.stop();
 }

@@ -2,9 +2,7 @@
 const PATIENCE_MS = 5000;
 // Until the page knows of a theme that has changed.
 const THEME_MS = 300;
-// A beat right behind a step to another page would take the server back to this one: the step has this long to be made,
-// where the address tells that it has been, and where it does not.
-const STEP_MS = 5000;
+// Where the address does not tell that a step has been made, no beat comes right behind it for this long.
 const BACK_MS = 2000;
 
 class Pulse {

@@ -17,19 +17,21 @@ function spoken(seconds) {
 class Top {
   constructor(root) {
     this.root = root;
+    this.asked = new Asked();
     this.find = (name) => root.querySelector(name);
     this.keyed = this.keyed.bind(this);
     document.addEventListener('keydown', this.keyed);
     this.clock = setInterval(() => this.freshness(), 500);
     this.find('.pause').onclick = () => this.set({ paused: !this.data.chosen.paused });
-    this.find('.again').onclick = () => this.set({ again: true });
+    this.find('.again').onclick = () => this.again();
     this.find('.every').onchange = (event) => this.set({ every: Number(event.target.value) });
     this.find('.help').onclick = () => this.find('dialog').showModal();
     this.find('.close').onclick = () => this.find('dialog').close();
   }
 
-  show(data, set) {
-    Object.assign(this, { data, set, came: performance.now() });
+  show(data, send) {
+    Object.assign(this, { data, came: performance.now() });
+    this.asked.drawn(data.taken, send);
     for (const [name, colour] of Object.entries(data.colours)) this.root.style.setProperty(`--pd-${name}`, colour);
     const badge = this.find('.badge');
     badge.textContent = data.state;
@@ -37,8 +39,7 @@ class Top {
     this.find('.line').textContent = this.find('.line').title = data.line;
     this.find('.warning').textContent = data.warning;
     this.find('.warning').hidden = !data.warning;
-    for (const name of ['window', 'units', 'events']) this.choice(name);
-    this.periods();
+    this.choices();
     const pause = this.find('.pause');
     pause.textContent = data.chosen.paused ? 'Go on' : 'Pause';
     pause.setAttribute('aria-label', data.chosen.paused ? 'Go on refreshing' : 'Pause the refresh');
@@ -46,7 +47,18 @@ class Top {
     this.freshness();
   }
 
-  choice(name) {
+  // An answer from before what the user has just chosen does not take it back.
+  wanted() {
+    return this.asked.waiting.reduce((chosen, [, { change }]) => ({ ...chosen, ...change }), this.data.chosen);
+  }
+
+  choices() {
+    const wanted = this.wanted();
+    for (const name of ['window', 'units', 'events']) this.choice(name, wanted[name]);
+    this.periods(wanted.every);
+  }
+
+  choice(name, chosen) {
     const group = this.find(`.choice[data-name=${name}]`);
     const options = this.data[name];
     const signature = JSON.stringify(options);
@@ -62,15 +74,15 @@ class Top {
       }
     }
     group.hidden = options.length < 2;
-    for (const radio of group.querySelectorAll('input')) radio.checked = radio.value === this.data.chosen[name];
+    for (const radio of group.querySelectorAll('input')) radio.checked = radio.value === chosen;
   }
 
-  periods() {
+  periods(chosen) {
     const select = this.find('.every');
     if (!select.options.length) {
       for (const period of this.data.every) node(select, 'option', '', `every ${period} s`).value = period;
     }
-    if (this.root.getRootNode().activeElement !== select) select.value = this.data.chosen.every;
+    if (this.root.getRootNode().activeElement !== select) select.value = chosen;
   }
 
   // The page's own clock goes on where nothing comes any more: only here is it seen that the server is gone.
@@ -87,6 +99,15 @@ class Top {
     fresh.className = `fresh ${lost ? 'lost' : chosen.paused ? 'held' : ''}`;
   }
 
+  set(change) {
+    this.asked.ask({ verb: 'set', change });
+    this.choices();
+  }
+
+  again() {
+    this.asked.ask({ verb: 'again' });
+  }
+
   keyed(event) {
     if (!this.root.isConnected || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (event.composedPath()[0].matches?.(EDITS) || this.find('dialog').open) return;
@@ -99,13 +120,13 @@ class Top {
   keys() {
     const next = (name) => {
       const values = this.data[name].map(([value]) => value);
-      if (values.length > 1) this.set({ [name]: values[(values.indexOf(this.data.chosen[name]) + 1) % values.length] });
+      if (values.length > 1) this.set({ [name]: values[(values.indexOf(this.wanted()[name]) + 1) % values.length] });
     };
     const tell = (detail) => document.dispatchEvent(new CustomEvent('parkdeck', { detail }));
     const windows = this.data.window.map(([value]) => () => this.set({ window: value }));
     return {
       p: () => this.set({ paused: !this.data.chosen.paused }),
-      r: () => this.set({ again: true }),
+      r: () => this.again(),
       1: windows[0],
       2: windows[1],
       3: windows[2],
@@ -118,6 +139,7 @@ class Top {
   }
 
   stop() {
+    this.asked.stop();
     clearInterval(this.clock);
     document.removeEventListener('keydown', this.keyed);
   }
@@ -126,6 +148,6 @@ class Top {
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector('.top');
   root.top ??= new Top(root);
-  root.top.show(data, (change) => setTriggerValue('set', change));
+  root.top.show(data, setTriggerValue);
   return () => root.top.stop();
 }

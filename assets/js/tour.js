@@ -22,7 +22,7 @@ function offer(button, label, can, primary, press) {
 
 function press(view, verb) {
   view.pressed = { verb, at: performance.now(), before: signature(view.data) };
-  view.send('action', { verb });
+  view.asked.ask({ verb });
   draw(view);
   setTimeout(() => draw(view), PRESSED_MS + 50);
 }
@@ -129,7 +129,7 @@ function mount(root) {
     does: find('.does'), watch: find('.watch'), dot: find('.watch .dot'), place: find('.place'), said: find('.said'),
     refused: find('.refused'), do: find('.do'), back: find('.back'), next: find('.next'),
   };
-  const view = { root, parts, data: null, send: null, read: null, pressed: null };
+  const view = { root, parts, data: null, asked: new Asked(), read: null, pressed: null };
   views.set(root, view);
   return view;
 }
@@ -139,6 +139,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   for (const [name, colour] of Object.entries(data.colours)) root.style.setProperty(`--pd-${name}`, colour);
   const view = views.get(root) ?? mount(root);
   view.data = data;
-  view.send = setTriggerValue;
+  view.asked.drawn(data.taken, setTriggerValue);
   draw(view);
+  return () => view.asked.stop();
 }

@@ -51,7 +51,7 @@ function act(view, turn, verb) {
       paint(view);
     }, ARMED_MS);
     view.armed = { turn, verb, timer };
-  } else view.send('action', { turn, verb });
+  } else view.asked.ask({ verb, turn });
   paint(view);
 }
 
@@ -60,7 +60,7 @@ function look(view, turn) {
   const closed = turn === null ? view.open : null;
   view.open = turn;
   view.reveal = turn !== null;
-  view.send('look', { turn });
+  view.asked.ask({ verb: 'look', turn });
   paint(view);
   if (closed === null) view.pane.focus({ preventScroll: true });
   else (view.body.querySelector(`tr[data-turn='${closed}'] .name`) ?? view.root.querySelector('.filter')).focus();
@@ -290,7 +290,7 @@ function listen(view) {
 
 function mount(root, data) {
   const view = {
-    root, data, body: root.querySelector('tbody'), pane: root.parentElement.querySelector('.detail'), rows: [],
+    root, data, asked: new Asked(), body: root.querySelector('tbody'), pane: root.parentElement.querySelector('.detail'), rows: [],
     drawn: [], limit: DRAWN, chosen: chosen(), armed: null, open: data.detail?.id ?? null, reveal: false, pointed: false,
   };
   makeHeads(view);
@@ -310,8 +310,11 @@ export default function ({ data, parentElement, setTriggerValue }) {
   for (const [name, colour] of Object.entries(data.colours)) frame.style.setProperty(`--pd-${name}`, colour);
   const view = views.get(root) ?? mount(root, data);
   view.data = data;
-  view.send = setTriggerValue;
+  view.asked.drawn(data.taken, setTriggerValue);
   view.rows = data.rows.map((values) => readRow(data.fields, values));
   paint(view);
-  return () => document.removeEventListener('parkdeck', view.told);
+  return () => {
+    view.asked.stop();
+    document.removeEventListener('parkdeck', view.told);
+  };
 }

@@ -51,7 +51,7 @@ def press_script() -> None:
     from panels import tour
 
     deck = st.session_state["deck"]
-    st.caption(tour._press(deck.tour, deck.swarm, st.session_state["verb"]))
+    st.caption(tour._press(deck.tour, deck.swarm, "tab 1", st.session_state["verb"]))
 
 
 def pressed(verb: str, refuse: str = "") -> tuple[list[str], str]:
