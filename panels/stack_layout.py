@@ -19,6 +19,8 @@ NARROW = 700
 BESIDE_BUTTONS, BESIDE_BUTTONS_NARROW = 78, 62
 """How many characters fit beside the buttons of a chart that is NARROW pixels wide, and in a window of 1280 pixels."""
 MAX_MARKS = 12
+LETTER = 0.014
+"""The share of the plot that a letter of a mark's label takes in a window of 1280 pixels."""
 
 
 def marks(events: Sequence[Event], first: float, last: float, colours: Palette) -> dict[str, list[dict[str, Any]]]:
@@ -26,11 +28,12 @@ def marks(events: Sequence[Event], first: float, last: float, colours: Palette) 
     the last one is a tick inside, and its words are left to the hover text."""
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
-    gap = (last - first) * 0.09
-    labelled = -math.inf
+    clear_from = -math.inf
     for event in [e for e in events if e.kind == EventKind.KNOB and first <= e.utc <= last][-MAX_MARKS:]:
-        roomy = event.utc - labelled >= gap
-        labelled = event.utc if roomy else labelled
+        label = mark_label(event)
+        half = (last - first) * LETTER * (len(label) + 1) / 2
+        roomy = event.utc - half >= clear_from
+        clear_from = event.utc + half if roomy else clear_from
         x = event.utc * 1000
         shapes.append(
             {
@@ -50,7 +53,7 @@ def marks(events: Sequence[Event], first: float, last: float, colours: Palette) 
                 "yref": "y domain",
                 "yanchor": "bottom" if roomy else "top",
                 "showarrow": False,
-                "text": mark_label(event) if roomy else "▾",
+                "text": label if roomy else "▾",
                 "hovertext": f"{event.text}, by {event.author}",
                 "font": {"size": 11, "color": colours.muted},
             }

@@ -14,7 +14,7 @@ from engine.events import Event, EventKind
 from engine.geometry import KVDtype
 from engine.snapshot import Bands, BandTurns, Sample
 from engine.thinning import thinned
-from panels import stack, stack_figures
+from panels import stack, stack_figures, stack_layout
 from panels.palette import ThemeName, palette
 from panels.scale import Scale, ScaleName, Stack, scale_for
 from panels.stack_layout import mark_label
@@ -204,6 +204,16 @@ def test_the_right_edge_is_the_reading_of_the_bar_of_now() -> None:
 )
 def test_mark_labels_are_short(name: str, new: str, label: str) -> None:
     assert mark_label(Event(0, 0, 0, EventKind.KNOB, "page", "", name=name, new=new)) == label
+
+
+def test_long_labels_of_changes_need_more_room_than_short_ones() -> None:
+    def labels(*changes: tuple[float, str, str]) -> list[str]:
+        events = [Event(0, at, 0, EventKind.KNOB, "tour", "", name=name, new=new) for at, name, new in changes]
+        return [note["text"] for note in stack_layout.marks(events, 0.0, 100.0, palette("dark"))["annotations"]]
+
+    assert labels((40.0, "kv_dtype", "q8"), (48.0, "kv_dtype", "fp16")) == ["q8", "fp16"]
+    assert labels((40.0, "policy", "recompute-only"), (54.0, "policy", "walk-down")) == ["recompute-only", "▾"]
+    assert labels((40.0, "policy", "recompute-only"), (60.0, "policy", "walk-down")) == ["recompute-only", "walk-down"]
 
 
 @pytest.fixture(scope="module")
