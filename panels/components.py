@@ -17,7 +17,8 @@ TILES_HTML = '<div class="tiles-frame"><div class="tiles"></div></div>'
 SIDE_HTML = """<div class="side-frame"><div class="side">
 <h4>Host pool</h4><div class="pool-line"></div><div class="pool-tokens"></div>
 <div class="pool-bar"><div class="pool-fill"></div></div>
-<h4>Events <span class="aside">UTC, newest first</span></h4>
+<h4>Events <span class="aside">UTC<span class="newest">, newest first</span></span>
+<button class="newer" type="button" hidden>newer ▴</button></h4>
 <div class="none" hidden></div>
 <div class="events" role="list" tabindex="0" aria-label="Events, newest first, times in UTC"></div></div></div>"""
 TURNS_HTML = """<div class="turns-frame"><div class="turns"><div class="bar"><h4>Turns</h4>

@@ -42,7 +42,7 @@ class Cell:
 def cells(shown: Effect, scale: Scale, bands: Bands | None) -> tuple[Cell, ...]:
     """Bytes at `scale`, in the unit of the charts of `bands`."""
     unit = scale.unit(bands)
-    ms = _largest(shown.itl) < 1.0
+    ms = not _largest(shown.itl) >= 1.0
     return (
         _cell("headroom", "Headroom", unit_name(unit), shown.headroom, lambda b: short(scale.kv(b) / unit), more=True,
               hint=f"Ceiling minus what is used; median of the samples. {scale.label}."),

@@ -1,10 +1,15 @@
 """One line on this machine: processor, memory, GPUs. A missing sensor is 'n/a', never 0; a sleeping GPU is asleep."""
 
+import re
+
 import streamlit as st
 
 from engine.telemetry.gpu import GpuSample, GpuState
 from engine.telemetry.hardware import HardwareSample
 from panels.units import MISSING, size
+
+UNIT = re.compile(r"(?<=\d) (?=\D)")
+"""The space between a figure and its unit, where no line may break."""
 
 
 def line(sample: HardwareSample | None) -> str:
@@ -25,7 +30,8 @@ def line(sample: HardwareSample | None) -> str:
 
 
 def render(sample: HardwareSample | None) -> None:
-    st.caption(f"Measured on this machine: {line(sample)}", help=sample.gpu_reason if sample else None)
+    said = UNIT.sub("\u00a0", line(sample))
+    st.caption(f"Measured on this machine: {said}", help=sample.gpu_reason if sample else None)
 
 
 def _gpu(gpu: GpuSample) -> str:
@@ -38,8 +44,8 @@ def _gpu(gpu: GpuSample) -> str:
     parts = [
         f"{name} {_percent(gpu.gfx_percent)}",
         f"{kind} {size(gpu.used_bytes)} of {size(gpu.usable_bytes)}",
-        MISSING if gpu.power_w is None else f"{gpu.power_w:.0f} W",
-        MISSING if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} °C",
+        f"power {MISSING}" if gpu.power_w is None else f"{gpu.power_w:.0f} W",
+        f"temperature {MISSING}" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} °C",
     ]
     return ", ".join(parts)
 

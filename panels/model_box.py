@@ -7,6 +7,7 @@ from engine.control import Control
 from engine.errors import ParkdeckError
 from engine.snapshot import Snapshot
 from panels import tab
+from panels.plain import plain
 
 
 def render(control: Control, snapshot: Snapshot) -> None:
@@ -27,7 +28,7 @@ def render(control: Control, snapshot: Snapshot) -> None:
             "Load and restart", icon=":material/restart_alt:", width="stretch", on_click=_restart, args=(control,)
         )
         if refusal := st.session_state.get("model_refused"):
-            said.error(refusal)
+            said.error(plain(refusal))
 
 
 def _restart(control: Control) -> None:

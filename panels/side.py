@@ -77,7 +77,7 @@ def event_rows(events: Sequence[Event], scale: Scale, quiet: bool = True) -> lis
         if len(rows) >= SHOWN_EVENTS:
             break
         members = list(run)
-        rows += [_group(members, scale)] if _groups(members) else [_row(event) for event in members]
+        rows += [_group(members, scale)] if _groups(members) else [_row(event, scale) for event in members]
     return rows[:SHOWN_EVENTS]
 
 
@@ -100,12 +100,12 @@ def _groups(members: Sequence[Event]) -> bool:
     return len(members) >= GROUPED and members[0].kind not in ALONE
 
 
-def _row(event: Event) -> dict[str, Any]:
+def _row(event: Event, scale: Scale) -> dict[str, Any]:
     return {
-        "id": f"{event.step}-{event.at:.4f}-{event.kind}-{event.turn}-{zlib.crc32(event.text.encode()):x}",
+        "id": _id(event),
         "time": clock(event.utc),
         "text": f"failed: {event.text}" if event.kind is EventKind.FAIL else event.text,
-        "note": "" if event.author in ENGINES_OWN else f"by {event.author}",
+        "note": ", ".join(filter(None, (_moved(event, scale), _by(event)))),
         "tone": TONES.get(event.kind, "plain"),
         "detail": _detail(event),
         "members": [],
@@ -113,23 +113,39 @@ def _row(event: Event) -> dict[str, Any]:
 
 
 def _group(members: Sequence[Event], scale: Scale) -> dict[str, Any]:
-    """`members` newest first. The id is that of the oldest one, so that it stays while others join."""
+    """`members` newest first. The id is made of the oldest one, so that it stays while others join."""
     newest, oldest = members[0], members[-1]
     nbytes = sum(event.nbytes or 0 for event in members)
     parts = [f"{LABELS.get(newest.name or '', str(newest.kind))} × {len(members):,}"]
     if nbytes:
         parts.append(size(scale.kv(nbytes)))
-    row = _row(newest)
+    row = _row(newest, scale)
     first, last = clock(oldest.utc), clock(newest.utc)
-    notes = ["" if first == last else f"{first} to {last}", row["note"]]
+    notes = ["" if first == last else f"{first} to {last}", _by(newest)]
     return row | {
-        "id": f"group-{_row(oldest)['id']}",
+        "id": f"group-{_id(oldest)}",
         "text": ", ".join(parts),
         "note": ", ".join(filter(None, notes)),
         "detail": f"{counted(len(members), 'event')}, {scale.name}: open to see "
         + ("each" if len(members) <= SENT_MEMBERS else f"the latest {SENT_MEMBERS}; all are in events.csv"),
-        "members": [_row(event) for event in members[:SENT_MEMBERS]],
+        "members": [_row(event, scale) for event in members[:SENT_MEMBERS]],
     }
+
+
+def _id(event: Event) -> str:
+    return f"{event.step}-{event.at:.4f}-{event.kind}-{event.turn}-{zlib.crc32(event.text.encode()):x}"
+
+
+def _by(event: Event) -> str:
+    return "" if event.author in ENGINES_OWN else f"by {event.author}"
+
+
+def _moved(event: Event, scale: Scale) -> str:
+    """What a copy moved, in the page's bytes, and how long it took."""
+    if event.kind not in (EventKind.SWAP_OUT, EventKind.SWAP_IN) or event.nbytes is None:
+        return ""
+    said = [size(scale.kv(event.nbytes)), *([seconds(event.seconds)] if event.seconds else [])]
+    return ", ".join(figure.replace(" ", "\u00a0") for figure in said)
 
 
 def _detail(event: Event) -> str:

@@ -21,7 +21,7 @@ from panels.marks import Trace
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
 from panels.stack_figures import beside_the_bar, in_the_bar
-from panels.stack_layout import NARROW, axis_title, layout, marks, provenance
+from panels.stack_layout import axis_title, layout, marks, narrow
 from panels.stack_traces import areas, ceiling, now_bar, other_precision
 from panels.stack_words import NOTHING, sentence
 
@@ -83,10 +83,10 @@ def spec(data: StackData, theme: ThemeName) -> dict[str, Any]:
     traces += now_bar(now, unit, colours)
     changes = marks(data.events, times[0], times[-1], colours)
     figures = [*in_the_bar(now, unit, colours), *beside_the_bar(now, unit, colours)]
-    labels = [*changes["annotations"], *figures, provenance(data.scale, colours)]
+    labels = [*changes["annotations"], *figures]
     around = layout(now, unit, data.scale, colours) | {"shapes": changes["shapes"], "annotations": labels}
     alt = sentence(data.bands, data.scale, data.kv_dtype, runs=data.runs)
-    return {"data": traces, "layout": around, "narrow": NARROW, "alt": alt, "table": table}
+    return {"data": traces, "layout": around, "narrow": narrow(data.scale, colours), "alt": alt, "table": table}
 
 
 def render(data: StackData, theme: ThemeName, *, key: str = "vram_stack") -> None:

@@ -9,7 +9,7 @@ from panels.marks import ink
 from panels.palette import Palette
 from panels.scale import Stack
 from panels.stack_traces import BANDS, OTHER, band_colour
-from panels.units import short, size_in, unit_name
+from panels.units import short, size_in
 
 LEAST = 0.05
 ROOMY = 0.14
@@ -33,20 +33,20 @@ def in_the_bar(now: Stack, unit: int, colours: Palette) -> list[dict[str, Any]]:
 
 
 def place(low: float, high: float, lines: Sequence[float], clear: float) -> tuple[float, bool]:
-    """The height for a figure in a band, and whether a line runs there all the same: the band's middle if no line is
-    within `clear` of it, else the middle of the band's largest part between lines."""
+    """The height for a figure in a band, and whether a line runs there all the same: the band's middle if no line in it
+    is within `clear` of that, else the middle of the band's largest part between lines."""
+    inside = sorted(line for line in lines if low < line < high)
     middle = (low + high) / 2
-    if all(abs(line - middle) >= clear for line in lines):
+    if all(abs(line - middle) >= clear for line in inside):
         return middle, False
-    cuts = [low, *sorted(line for line in lines if low < line < high), high]
-    below, above = max(itertools.pairwise(cuts), key=lambda part: part[1] - part[0])
+    below, above = max(itertools.pairwise([low, *inside, high]), key=lambda part: part[1] - part[0])
     middle = (below + above) / 2
-    return middle, any(abs(line - middle) < clear for line in lines)
+    return middle, any(abs(line - middle) < clear for line in inside)
 
 
 def beside_the_bar(now: Stack, unit: int, colours: Palette) -> list[dict[str, Any]]:
     """In the margin, where nothing is drawn over them: the ceiling's name at its line, the others below."""
-    ceiling = f"ceiling<br>{now.ceiling / unit:.4g} {unit_name(unit)}"
+    ceiling = f"ceiling<br>{size_in(now.ceiling, unit)}"
     notes = [_beside(now, unit, ceiling, 0, colours.ceiling, 12, "middle")]
     notes.append(_beside(now, unit, f"headroom<br>{size_in(now.headroom, unit)}", -20, colours.text, 11, "top"))
     if now.forced:

@@ -15,9 +15,12 @@ from panels.units import unit_name
 
 HEIGHT = 446
 MARGIN = {"l": 54, "r": 84, "t": 56, "b": 34}
-BESIDE_BUTTONS = 62
-"""How many characters fit beside the buttons of a chart in a window of 1280 pixels."""
+NARROW = 700
+BESIDE_BUTTONS, BESIDE_BUTTONS_NARROW = 78, 62
+"""How many characters fit beside the buttons of a chart that is NARROW pixels wide, and in a window of 1280 pixels."""
 MAX_MARKS = 12
+LETTER = 0.014
+"""The share of the plot that a letter of a mark's label takes in a window of 1280 pixels."""
 
 
 def marks(events: Sequence[Event], first: float, last: float, colours: Palette) -> dict[str, list[dict[str, Any]]]:
@@ -25,11 +28,12 @@ def marks(events: Sequence[Event], first: float, last: float, colours: Palette) 
     the last one is a tick inside, and its words are left to the hover text."""
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
-    gap = (last - first) * 0.09
-    labelled = -math.inf
+    clear_from = -math.inf
     for event in [e for e in events if e.kind == EventKind.KNOB and first <= e.utc <= last][-MAX_MARKS:]:
-        roomy = event.utc - labelled >= gap
-        labelled = event.utc if roomy else labelled
+        label = mark_label(event)
+        half = (last - first) * LETTER * (len(label) + 1) / 2
+        roomy = event.utc - half >= clear_from
+        clear_from = event.utc + half if roomy else clear_from
         x = event.utc * 1000
         shapes.append(
             {
@@ -49,7 +53,7 @@ def marks(events: Sequence[Event], first: float, last: float, colours: Palette) 
                 "yref": "y domain",
                 "yanchor": "bottom" if roomy else "top",
                 "showarrow": False,
-                "text": mark_label(event) if roomy else "▾",
+                "text": label if roomy else "▾",
                 "hovertext": f"{event.text}, by {event.author}",
                 "font": {"size": 11, "color": colours.muted},
             }
@@ -75,21 +79,19 @@ def mark_label(event: Event) -> str:
             return LABELS.get(event.name or "", "").lower()
 
 
-def provenance(scale: Scale, colours: Palette) -> dict[str, Any]:
-    """At the left; the chart's buttons are at the right."""
-    lines = textwrap.wrap(scale.label, BESIDE_BUTTONS, max_lines=2)
+def provenance(scale: Scale, colours: Palette, characters: int) -> dict[str, Any]:
+    """Where the figures come from, as the chart's title: at the left, as its buttons are at the right."""
+    said = f"{scale.label[0].upper()}{scale.label[1:]}"
+    lines = textwrap.wrap(said, characters, max_lines=2)
     return {
-        "xref": "paper",
-        "yref": "paper",
-        "x": 0,
-        "xshift": -44,
-        "y": 1,
-        "yshift": 48,
-        "align": "left",
-        "yanchor": "top",
-        "xanchor": "left",
-        "showarrow": False,
         "text": "<br>".join(html.escape(line, quote=False) for line in lines),
+        "x": 0,
+        "xref": "container",
+        "xanchor": "left",
+        "y": 1,
+        "yref": "container",
+        "yanchor": "top",
+        "pad": {"l": 13, "t": 5 + 7 * len(lines)},
         "font": {"color": colours.muted, "size": 11},
     }
 
@@ -109,6 +111,7 @@ def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict
     return grounds(colours) | {
         "height": HEIGHT,
         "margin": MARGIN,
+        "title": provenance(scale, colours, BESIDE_BUTTONS),
         "xaxis": lines
         | {
             "type": "date",
@@ -140,5 +143,7 @@ def layout(now: Stack | None, unit: int, scale: Scale, colours: Palette) -> dict
     }
 
 
-NARROW = {"below": 700, "layout": {"legend": legend(10.5)}}
-"""Three names of the legend in a row, not two."""
+def narrow(scale: Scale, colours: Palette) -> dict[str, Any]:
+    """Three names of the legend in a row, not two."""
+    parts = {"legend": legend(10.5), "title": provenance(scale, colours, BESIDE_BUTTONS_NARROW)}
+    return {"below": NARROW, "layout": parts}

@@ -143,7 +143,7 @@ def _hover(name: str, stacks: Sequence[Stack], unit: int) -> Trace:
     if not hasattr(stacks[0].turns, name):
         return {"hovertemplate": said}
     turns = np.asarray([getattr(stack.turns, name) for stack in stacks], dtype=np.int32)
-    return {"hovertemplate": said + ", turns: %{customdata:,}", "customdata": packed(turns)}
+    return {"hovertemplate": said + ", %{customdata}", "customdata": packed(turns), "meta": {"counts": "turn"}}
 
 
 def _column(stacks: Sequence[Stack], name: str, unit: int) -> Any:

@@ -65,7 +65,7 @@ def _starting(startup: Startup | None) -> None:
     box = st.container().status(WHAT.get(stage, "Starting the engine"), state="running", expanded=True)
     box.progress(overall(startup))
     note = startup.note if startup and startup.note else "importing"
-    share = f"{percent(startup.fraction)} · " if startup and startup.fraction is not None else ""
+    share = f"{percent(startup.fraction)} of this stage · " if startup and startup.fraction is not None else ""
     box.markdown(f"{share}{plain(note)}")
     box.caption(next_stages(stage) or f"Stages: {', '.join(STAGES)}; what is cached already is skipped.")
 

@@ -74,7 +74,7 @@ def table(snapshot: Snapshot, scale: Scale) -> Table:
         "tier": "tier",
         "context": "context, tok",
         "kv": f"KV, {unit_name(unit)}",
-        "in_phase": "in phase, s",
+        "in_phase": "in phase,\u00a0s",
         "queued": "queued, s",
         "preempted": "pre\u00adempted",
         "swaps": "swaps",
@@ -175,6 +175,7 @@ def _told(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _row(row: TurnRow, scale: Scale, unit: int) -> list[Any]:
+    held = row.kv_bytes or row.host_bytes
     return [
         row.id,
         row.agent[:NAME_CHARACTERS],
@@ -184,7 +185,7 @@ def _row(row: TurnRow, scale: Scale, unit: int) -> list[Any]:
         int(row.held),
         row.tier.value,
         row.context_tokens,
-        round(scale.kv(row.kv_bytes or row.host_bytes) / unit, 3),
+        round(scale.kv(held) / unit, 3) if held else None,
         round(row.in_phase_s, 1),
         round(row.queued_s, 1),
         row.preemptions,

@@ -6,10 +6,13 @@ const TYPES = {
 };
 const SHARPNESS = 2;
 
-// The figure that was sent; values that an earlier trace has too are named there by trace and part.
+// The figure that was sent; values that an earlier trace has too are named there by trace and part, and numbers that
+// hover text says with a noun come without it.
 function figureOf(plot) {
   const figure = JSON.parse(plot.json);
   for (const trace of figure.data) {
+    const { counts } = trace.meta ?? {};
+    if (counts) trace.customdata = Array.from(unpacked(trace.customdata), (number) => counted(number, counts));
     for (const name of ['x', 'y']) {
       const [from, part] = trace[name]?.of ?? [];
       if (part) trace[name] = figure.data[from][part];
@@ -23,6 +26,10 @@ function unpacked(values) {
   if (!values?.bdata) return values ?? [];
   const bytes = Uint8Array.from(atob(values.bdata), (character) => character.charCodeAt(0));
   return new TYPES[values.dtype](bytes.buffer);
+}
+
+function counted(number, noun) {
+  return `${number.toLocaleString('en-US')} ${noun}${number === 1 ? '' : 's'}`;
 }
 
 // The shortest number that is the same in 32 bits: 5.2, not 5.199999809265137.

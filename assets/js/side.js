@@ -58,9 +58,25 @@ function held(list) {
   return row ? { row, top: row.getBoundingClientRect().top } : null;
 }
 
+// Where the list is scrolled, its newest rows are out of sight.
+function sayNewer(root, list) {
+  const scrolled = list.scrollTop > 0;
+  root.querySelector('.newer').hidden = !scrolled;
+  root.querySelector('.newest').hidden = scrolled;
+}
+
+function watch(root, list) {
+  opened.set(list, new Set());
+  list.addEventListener('scroll', () => sayNewer(root, list), { passive: true });
+  root.querySelector('.newer').onclick = () => {
+    list.scrollTop = 0;
+    list.focus();
+  };
+}
+
 function drawEvents(root, data) {
   const list = root.querySelector('.events');
-  if (!opened.has(list)) opened.set(list, new Set());
+  if (!opened.has(list)) watch(root, list);
   const open = opened.get(list);
   const toggle = (id) => {
     if (!open.delete(id)) open.add(id);
@@ -73,6 +89,7 @@ function drawEvents(root, data) {
   const none = root.querySelector('.none');
   say(none, data.empty);
   none.hidden = data.events.length > 0;
+  sayNewer(root, list);
 }
 
 export default function ({ data, parentElement }) {

@@ -93,7 +93,7 @@ class Top {
     const lost = !chosen.paused && !document.hidden && silent > Math.max(SILENT_MS, 3000 * chosen.every);
     let text = old === null ? '' : old < 2 + chosen.every ? 'updated now' : `updated ${spoken(old)} ago`;
     if (chosen.paused) text = `paused, figures of ${this.data.time}`;
-    if (lost) text = `no answer from Parkdeck for ${spoken(silent / 1000)}; it is asked again by itself`;
+    if (lost) text = `no answer from Parkdeck for ${spoken(silent / 1000)}; asking again`;
     const fresh = this.find('.fresh');
     if (fresh.textContent !== text) fresh.textContent = text;
     fresh.className = `fresh ${lost ? 'lost' : chosen.paused ? 'held' : ''}`;

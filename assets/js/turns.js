@@ -174,7 +174,8 @@ function drawWords(view, found, drawn) {
   empty.querySelector('button').hidden = !nothing;
   empty.hidden = !nothing && !data.empty;
   root.querySelector('table').hidden = drawn === 0;
-  const parts = [`${whole.format(found.length)} of ${whole.format(total)} ${total === 1 ? 'turn' : 'turns'} shown`];
+  const all = `${whole.format(total)} ${total === 1 ? 'turn' : 'turns'}`;
+  const parts = [found.length === data.rows.length ? all : `${whole.format(found.length)} of ${all} match`];
   parts.push(`${whole.format(tokens)} ${tokens === 1 ? 'token' : 'tokens'} of context`);
   if (data.unsent) parts.push(`${whole.format(data.unsent)} beyond the table's bound are in timeline.csv`);
   say(root.querySelector('.more'), total ? parts.join(' · ') : '');

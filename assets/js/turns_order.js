@@ -18,7 +18,7 @@ function readRow(fields, values) {
     phase: row.tool ? `${row.phase}: ${row.tool}` : row.held ? `${row.phase}, held` : row.phase,
     tier: row.tier === 'none' ? '–' : row.tier,
     context: whole.format(row.context),
-    kv: hundredths.format(row.kv),
+    kv: row.kv === null ? '–' : hundredths.format(row.kv),
     in_phase: tenths.format(row.in_phase),
     queued: row.queued > 0 ? tenths.format(row.queued) : '–',
     preempted: whole.format(row.preempted),

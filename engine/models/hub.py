@@ -10,13 +10,14 @@ from engine.models.file_kind import PICKLES, pickle_refused
 from engine.models.progress import Progress, Report
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[^:]+)?")
+_LONGEST_ID = 96
 _FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja"]
 _NOT = ["*/*", "consolidated*", "*.gguf"]
 
 
 def is_hub_id(choice: str) -> bool:
     """`org/name`, or `org/name:file.gguf` for one file of a repository."""
-    return _ID.fullmatch(choice) is not None
+    return len(choice.partition(":")[0]) <= _LONGEST_ID and _ID.fullmatch(choice) is not None
 
 
 def fetch_from_hub(choice: str, report: Report) -> Path:

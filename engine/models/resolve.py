@@ -11,7 +11,7 @@ from engine.models.hub import fetch_from_hub, is_hub_id
 from engine.models.loaded import LoadedModel, ServedModel
 from engine.models.progress import Progress, Report, silent
 from engine.models.safetensors_reader import check_directory, read_directory, read_served
-from engine.models.stated import one_sentence, printable
+from engine.models.stated import one_sentence, printable, shown
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -106,8 +106,8 @@ def local_path(wanted: str) -> Path | None:
     if is_hub_id(wanted):
         return None
     raise ModelError(
-        f"{wanted}: no such file or directory, and not a Hugging Face id; give a GGUF file, a directory of safetensors "
-        f"or an id as org/name, or {DEFAULT_MODEL!r}."
+        f"{shown(wanted, 120)}: no such file or directory, and not a Hugging Face id; give a GGUF file, a directory of "
+        f"safetensors or an id as org/name, or {DEFAULT_MODEL!r}."
     )
 
 

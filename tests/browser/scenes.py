@@ -143,12 +143,13 @@ class BusyControl(LivingControl):
 
 def busy() -> FakeDeck:
     """A list of events that goes on growing."""
-    return FakeDeck(BusyControl(at=60.0, start_utc=time.time() - 60.0))
+    knobs = Knobs(host_pool_bytes=fake_control.HOST, high_watermark=0.88, low_watermark=0.8)
+    return FakeDeck(BusyControl(at=60.0, knobs=knobs, start_utc=time.time() - 60.0))
 
 
 def crowded() -> FakeDeck:
     """500 turns."""
-    knobs = Knobs(host_pool_bytes=fake_control.HOST)
+    knobs = Knobs(host_pool_bytes=fake_control.HOST, high_watermark=0.95)
     return FakeDeck(LivingControl(at=58.0, knobs=knobs, start_utc=time.time() - 58.0, crowd=488))
 
 

@@ -29,10 +29,8 @@ def refused_draft(page: Page) -> None:
 
 
 def refused_knob(page: Page) -> None:
-    box = page.get_by_role("spinbutton", name="Host pool").first
-    box.fill("999999")
-    box.press("Enter")
-    expect(page.get_by_text("A host pool of 999999")).to_be_visible()
+    _move(page, "Low watermark", "End", 1)
+    expect(page.get_by_text("the low one must not be higher")).to_be_visible()
 
 
 def undo(page: Page) -> None:

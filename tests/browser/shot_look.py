@@ -1,9 +1,10 @@
 """When a page stands still, how wide it is, and what its console says."""
 
+import contextlib
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import ConsoleMessage, Error, Page
+from playwright.sync_api import ConsoleMessage, Error, Page, TimeoutError
 
 from panels.palette import palette
 
@@ -17,12 +18,15 @@ DRAWN = """(surface) => {
       && plot.querySelector('.main-svg')?.getBoundingClientRect().width === plot.clientWidth)
     && !document.querySelector('[data-stale=true]');
 }"""
+FRESH = "() => !document.querySelector('[data-stale=true]')"
 WIDER = """() => Math.max(...['html', '[data-testid=stMain]', '[data-testid=stSidebarContent]']
   .map((name) => document.querySelector(name)).filter(Boolean).map((e) => e.scrollWidth - e.clientWidth))"""
 TALL = """() => Math.max(...['[data-testid=stMain]', '[data-testid=stSidebarContent]']
   .map((name) => document.querySelector(name)?.scrollHeight ?? 0))"""
 LOOKS = 8
 BETWEEN_MS = 150
+STALE_MS = 10_000
+"""How long a picture waits for a run of the page to end; that of a server that does not answer never does."""
 
 
 class Console:
@@ -55,6 +59,8 @@ def picture(page: Page, path: Path, size: tuple[int, int], whole: bool) -> int:
     before = b""
     for _ in range(LOOKS):
         page.wait_for_timeout(BETWEEN_MS)
+        with contextlib.suppress(TimeoutError):
+            page.wait_for_function(FRESH, timeout=STALE_MS)
         now = page.screenshot(animations="disabled")
         if now == before:
             break

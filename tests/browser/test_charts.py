@@ -296,7 +296,7 @@ def test_hostile_names_are_cells_and_words_and_nothing_else(opened: Opener) -> N
     assert [float(row[1]) for row in rows] == [trace["x"][0] for trace in sent(page, 1)["data"]]
     page.goto(page.url.replace("/prices", "/"))
     expect(plot(page).locator(".modebar")).to_be_attached()
-    provenance = plot(page).locator(".annotation-text", has_text="profile of").text_content() or ""
+    provenance = plot(page).locator(".gtitle").text_content() or ""
     assert '"a <b>card</b>"' in provenance
 
 

@@ -87,3 +87,14 @@ def test_refused_and_failed_turns_stand_out_and_an_author_is_named(page: Page) -
 def test_nothing_in_the_list_is_cut_off_in_a_narrow_column(page: Page) -> None:
     wider = "(list) => list.scrollWidth - list.clientWidth"
     assert page.locator(".events").evaluate(wider) == 0
+
+
+def test_a_scrolled_list_says_that_newer_events_stand_above(page: Page) -> None:
+    newer, events = page.get_by_role("button", name="newer"), page.locator(".events")
+    expect(newer).to_be_hidden()
+    page.locator(group(page, "High watermark")).click()
+    page.locator(".events > .event", has_text="swarm started").scroll_into_view_if_needed()
+    newer.click()
+    expect(newer).to_be_hidden()
+    expect(events).to_be_focused()
+    assert events.evaluate("(list) => list.scrollTop") == 0

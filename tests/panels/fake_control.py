@@ -362,16 +362,18 @@ def _script_events() -> tuple[Event, ...]:
     return (
         _event(0.1, EventKind.ENGINE, "SmolLM2-135M-Instruct ready on torch", author="engine"),
         _event(1.0, EventKind.SWARM, "swarm started: 12 agents at speed 1"),
-        _event(20.0, EventKind.PREEMPT, "preempt agent 4 for agent 12", author="governor", turn=TurnId(9)),
-        _event(38.0, EventKind.PREEMPT, "preempt agent 2 for agent 11", author="governor", turn=TurnId(10)),
+        _event(20.0, EventKind.PREEMPT, "agent 4 preempted for agent 12", author="governor", turn=TurnId(9)),
+        _event(38.0, EventKind.PREEMPT, "agent 2 preempted for agent 11", author="governor", turn=TurnId(10)),
         _event(48.0, EventKind.KNOB, "High watermark 100 → 95 %", name="high_watermark", old="1.0", new="0.95"),
-        _event(55.0, EventKind.PREEMPT, "preempt agent 7 for agent 12", author="governor", turn=TurnId(11)),
-        _event(55.0, EventKind.SWAP_OUT, "swap out agent 7: watermark, 18.0 MiB, 21 ms", author="governor",
+        _event(55.0, EventKind.PREEMPT, "agent 7 preempted for agent 12", author="governor", turn=TurnId(11)),
+        _event(55.0, EventKind.SWAP_OUT, "agent 7 to host: watermark", author="governor",
                turn=TurnId(11), nbytes=18 * MIB, seconds=0.021),
-        _event(56.0, EventKind.DROP, "drop agent 9: host pool full, 640 tokens", author="governor", turn=TurnId(12)),
+        _event(56.0, EventKind.DROP, "agent 9 dropped, 640 tokens to recompute: host pool full",
+               author="governor", turn=TurnId(12)),
         _event(90.0, EventKind.KNOB, "KV precision fp16 → q8", name="kv_dtype", old="fp16", new="q8", seconds=0.038),
-        _event(92.0, EventKind.SWAP_IN, "swap in agent 7: 9.2 MiB, 9 ms", author="governor", turn=TurnId(11)),
-        _event(96.0, EventKind.BLOCK, "agent 7 blocks on pytest", author="swarm", turn=TurnId(11)),
+        _event(92.0, EventKind.SWAP_IN, "agent 7 back from host", author="governor", turn=TurnId(11),
+               nbytes=int(9.2 * MIB), seconds=0.009),
+        _event(96.0, EventKind.BLOCK, "agent 7 waits on pytest", author="swarm", turn=TurnId(11)),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from engine.events import Event, EventKind
 from engine.geometry import KVDtype
 from engine.snapshot import Bands, BandTurns, Sample
 from engine.thinning import thinned
-from panels import stack, stack_figures
+from panels import stack, stack_figures, stack_layout
 from panels.palette import ThemeName, palette
 from panels.scale import Scale, ScaleName, Stack, scale_for
 from panels.stack_layout import mark_label
@@ -55,6 +55,15 @@ def test_axis_and_label_name_the_unit() -> None:
     assert any(a.text == "ceiling<br>15.5 GiB" for a in card.layout.annotations)
 
 
+def test_where_the_figures_come_from_is_one_line_where_there_is_room() -> None:
+    spec = stack.spec(data_at(60), "dark")
+    wide, narrow = spec["layout"]["title"]["text"], spec["narrow"]["layout"]["title"]["text"]
+    assert wide == f"KV measured × {CARD.factor:.1f}; weights, runtime, ceiling: profile of {CARD.card}"
+    assert narrow.replace("<br>", " ") == wide
+    assert max(len(line) for line in narrow.split("<br>")) <= 62
+    assert stack.spec(data_at(60, "this machine"), "dark")["layout"]["title"]["text"] == "This machine, measured"
+
+
 def test_bands_stack_up_to_what_is_used() -> None:
     data = data_at(60)
     figure = stack.figure(data)
@@ -92,9 +101,10 @@ def test_hover_says_bytes_with_their_unit_and_turns(scale: ScaleName) -> None:
         area, bar = (t for t in spec["data"] if t.get("name") == name)
         assert f"%{{y:,.2f}} {unit}" in area["hovertemplate"]
         assert f" {unit}" in bar["hovertemplate"]
-        assert ("turns: %{customdata" in area["hovertemplate"]) == (name in turns)
+        assert ("%{customdata}" in area["hovertemplate"]) == (name in turns)
         if name in turns:
             assert values(area["customdata"])[-1] == turns[name]
+            assert area["meta"] == {"counts": "turn"}
             assert f", {turns[name]} turn" in bar["hovertemplate"]
 
 
@@ -122,7 +132,7 @@ def test_no_dashed_line_runs_over_a_figure_of_the_bar(bands: list[int], ceiling:
     assert len(notes) == sum(band > stack_figures.LEAST * ceiling for band in bands)
     for note in notes:
         near = min(abs(note["y"] - dash / GIB) for dash in (line, ceiling))
-        assert near >= stack_figures.CLEAR * ceiling / GIB * 0.999 or "bgcolor" in note
+        assert near >= stack_figures.LEAST / 2 * ceiling / GIB * 0.999 or "bgcolor" in note
     assert all(0 <= note["y"] <= now.used / GIB for note in notes)
 
 
@@ -130,6 +140,7 @@ def test_a_figure_moves_to_the_larger_part_of_its_band() -> None:
     assert stack_figures.place(0, 10, (20,), 1) == (5, False)
     assert stack_figures.place(0, 10, (5.5,), 1) == (2.75, False)
     assert stack_figures.place(0, 2, (1.0,), 1) == (0.5, True)
+    assert stack_figures.place(0, 1, (1.0,), 1) == (0.5, False), "a line along its edge is beside it"
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
@@ -193,6 +204,16 @@ def test_the_right_edge_is_the_reading_of_the_bar_of_now() -> None:
 )
 def test_mark_labels_are_short(name: str, new: str, label: str) -> None:
     assert mark_label(Event(0, 0, 0, EventKind.KNOB, "page", "", name=name, new=new)) == label
+
+
+def test_long_labels_of_changes_need_more_room_than_short_ones() -> None:
+    def labels(*changes: tuple[float, str, str]) -> list[str]:
+        events = [Event(0, at, 0, EventKind.KNOB, "tour", "", name=name, new=new) for at, name, new in changes]
+        return [note["text"] for note in stack_layout.marks(events, 0.0, 100.0, palette("dark"))["annotations"]]
+
+    assert labels((40.0, "kv_dtype", "q8"), (48.0, "kv_dtype", "fp16")) == ["q8", "fp16"]
+    assert labels((40.0, "policy", "recompute-only"), (54.0, "policy", "walk-down")) == ["recompute-only", "▾"]
+    assert labels((40.0, "policy", "recompute-only"), (60.0, "policy", "walk-down")) == ["recompute-only", "walk-down"]
 
 
 @pytest.fixture(scope="module")

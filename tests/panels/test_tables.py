@@ -36,14 +36,23 @@ def test_a_column_has_one_unit() -> None:
     snapshot = FakeControl(at=75.0).snapshot
     card, here = turns.table(snapshot, Scale(CARD)), turns.table(snapshot, Scale(None))
     assert (card.heads["kv"], here.heads["kv"]) == ("KV, GiB", "KV, MiB")
-    assert card.heads["in_phase"] == "in phase, s"
-    for at_card, as_it_is in zip(rows_of(card), rows_of(here), strict=True):
+    assert card.heads["in_phase"] == "in phase,\u00a0s"
+    resident = [
+        (at_card, as_it_is) for at_card, as_it_is in zip(rows_of(card), rows_of(here), strict=True) if at_card["kv"]
+    ]
+    for at_card, as_it_is in resident:
         assert at_card["kv"] * 1024 == pytest.approx(as_it_is["kv"] * CARD.factor, abs=1.0)
 
 
 def test_a_blocked_turn_names_its_tool_and_its_tier() -> None:
     row = next(r for r in rows_of(turns.table(FakeControl(at=75.0).snapshot, Scale(CARD))) if r["tool"])
     assert (row["phase"], row["tool"], row["tier"]) == ("blocked", "pytest", "host")
+
+
+def test_a_turn_without_kv_says_none_not_zero() -> None:
+    rows = rows_of(turns.table(FakeControl(at=75.0).snapshot, Scale(CARD)))
+    assert {row["tier"] for row in rows if row["kv"] is None} == {"dropped"}
+    assert all(row["kv"] > 0 for row in rows if row["tier"] != "dropped")
 
 
 def test_what_may_be_asked_is_sent_in_the_order_of_the_buttons() -> None:
@@ -153,22 +162,23 @@ def test_no_turns_says_what_to_do() -> None:
 def test_events_newest_first_in_utc_and_quiet_by_default() -> None:
     control = FakeControl(at=112.0)
     quiet, loud = (side.event_rows(control.events(), Scale(CARD), quiet=quiet) for quiet in (True, False))
-    assert quiet[0]["text"].startswith("swap in agent 7")
-    assert loud[0]["text"] == "agent 7 blocks on pytest"
+    assert quiet[0]["text"] == "agent 7 back from host"
+    assert loud[0]["text"] == "agent 7 waits on pytest"
     assert quiet[0]["time"] == "14:14:52"
     assert len({row["id"] for row in loud}) == len(loud)
-    assert "UTC, newest first" in components.SIDE_HTML
+    assert 'UTC<span class="newest">, newest first' in components.SIDE_HTML
 
 
 def test_event_details_say_who_and_how_long() -> None:
     event = Event(1.0, START_UTC, 7, EventKind.SWAP_OUT, "governor", "x", nbytes=18 << 20, seconds=0.021)
     (row,) = side.event_rows([event], Scale(CARD))
     assert row["detail"] == "swap out, step 7, by governor, 18.0 MiB of this machine, 21.0 ms"
+    assert row["note"] == "1,021\u00a0MiB, 21.0\u00a0ms", "a copy's bytes at the page's scale, each figure on one line"
 
 
 def test_the_author_is_named_where_it_is_not_the_engine() -> None:
     authors = ("governor", "engine", "page", "cli")
-    events = [swap(i, author=author) for i, author in enumerate(authors)]
+    events = [dataclasses.replace(swap(i, author=author), nbytes=None) for i, author in enumerate(authors)]
     assert [row["note"] for row in side.event_rows(events, Scale(None))] == ["by cli", "by page", "", ""]
 
 
@@ -254,7 +264,7 @@ def test_a_missing_sensor_is_not_zero() -> None:
     gpu = GpuSample("0000:03:00.0", "card", GpuState.ACTIVE)
     text = hardware.line(HardwareSample(1.0, None, None, None, 2 << 30, 1 << 30, True, None, 2, (gpu,)))
     assert text.startswith("CPU n/a · memory 1.00 GiB of 2.00 GiB (limit of the container) · this process n/a")
-    assert text.endswith("card n/a, VRAM n/a of n/a, n/a, n/a")
+    assert text.endswith("card n/a, VRAM n/a of n/a, power n/a, temperature n/a")
 
 
 def test_a_sleeping_gpu_is_asleep() -> None:

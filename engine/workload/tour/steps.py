@@ -231,7 +231,7 @@ STEPS = (
         "Flip KV precision to q8", "Flip to q8",
         "At q8 the same KV takes about half the bytes. The turn that left gets a slot and comes back, and one that "
         "runs is paused in its place.",
-        "Paused that fit, and the mark of the switch in the chart", "host", flip_q8,
+        "Paused that fit, and the dashed line: the same turns at fp16 from now on", "other_precision", flip_q8,
     ),
     Step(
         "Block a turn on a tool", "Block one on a tool",

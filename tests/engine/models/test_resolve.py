@@ -58,6 +58,13 @@ def test_a_path_that_is_not_there(choice: str) -> None:
         load_model(choice)
 
 
+def test_a_refusal_repeats_the_start_of_a_long_name() -> None:
+    for name in ("x" * 3_000, f"org/{'x' * 3_000}"):
+        with pytest.raises(ModelError, match="x\\.\\.\\.: no such file or directory") as refused:
+            load_model(name)
+        assert len(str(refused.value)) < 300
+
+
 def test_a_choice_is_checked_without_loading(tmp_path: Path, hub_cache: Path) -> None:
     check_choice("default")
     check_choice("org/name")
