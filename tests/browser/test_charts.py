@@ -338,7 +338,7 @@ def test_the_buttons_are_seen_with_the_keyboard_and_cover_nothing(opened: Opener
     expect(button(page, "Save as PNG")).to_be_focused()
     until(page, "(plot) => getComputedStyle(plot.querySelector('.modebar-group')).opacity", "1")
     bar = plot(page).locator(".modebar").bounding_box()
-    words = plot(page).locator(".annotation-text", has_text="profile of").bounding_box()
+    words = plot(page).locator(".gtitle").bounding_box()
     assert bar is not None
     assert words is not None
     assert words["x"] + words["width"] < bar["x"]
