@@ -125,7 +125,7 @@ class Commands:
         if turn.held:
             raise Refused(f"{turn.agent} is already paused; resume it first")
         self._hold(turn, now)
-        core.event(EventKind.PAUSE, author, f"{turn.agent} paused by the operator", turn)
+        core.event(EventKind.PAUSE, author, f"{turn.agent} paused", turn)
         return f"{turn.agent} paused; its KV is {turn.tier}"
 
     def resume(self, turn_id: TurnId, author: str) -> str:
