@@ -62,8 +62,7 @@ def figure(
     found = _figure(key, value)
     now = found.value
     slider, field = _widget("slider", key, found.slider), _widget("field", key, found.field)
-    whole = isinstance(step, int)
-    shown = int(now) if whole else float(now)
+    shown = int(now) if isinstance(step, int) else float(now)
     options = offered(stops, shown)
     if st.session_state.get(slider) not in options:
         st.session_state[slider] = shown

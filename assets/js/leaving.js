@@ -1,5 +1,6 @@
 // A step to another page waits until what was asked before it is answered. Streamlit would forget a value that was typed
 // right before the step, and would go back to the old page for a beat that is still under way.
+
 // What is sent right behind a step would take the server back to this page: a step has STEP_MS to be made.
 const STEP_MS = 5000;
 const SETTLES_MS = 60;

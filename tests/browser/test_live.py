@@ -263,6 +263,33 @@ def test_the_csv_downloads_and_parses(page: Page, name: str) -> None:
         assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", row["start_utc"]) for row in rows)
 
 
+def test_a_tab_looks_at_the_running_engine_in_its_own_way(app: App, chrome: Browser) -> None:
+    """What test_looking, test_turns and test_charts hold in detail over a scripted engine."""
+    opened = open_page(app, chrome)
+    expect(opened.locator(".turns .foot .more")).to_contain_text("tokens of context")
+    opened.get_by_role("radio", name="2 min").check()
+    opened.get_by_role("radio", name="this machine").check()
+    opened.get_by_label("Refresh period").select_option("2")
+    expect(opened).to_have_url(re.compile("(?=.*window=2min)(?=.*units=machine)(?=.*every=2)"))
+    opened.locator(".turns .filter").fill("no such agent")
+    expect(opened.locator(".turns .empty")).to_be_visible()
+    opened.locator(".turns .filter").fill("")
+    head = opened.locator(".turns th.context")
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    for label, ending in (("Save as PNG", ".png"), ("Save the figures as CSV", ".csv")):
+        with opened.expect_download() as waiting:
+            opened.get_by_role("button", name=label).first.click()
+        assert waiting.value.suggested_filename.endswith(ending)
+    opened.get_by_role("button", name="Full screen").first.click()
+    opened.keyboard.press("Escape")
+    expect(opened.get_by_role("button", name="Full screen").first).to_be_visible()
+    opened.keyboard.press("p")
+    expect(opened.locator(".top .fresh")).to_have_text(re.compile("^paused, figures of"))
+    expect(opened).to_have_url(re.compile("paused=yes"))
+    opened.context.close()
+
+
 def test_nothing_scrolls_sideways_and_nothing_is_fetched_from_elsewhere(app: App, chrome: Browser) -> None:
     for width in (1280, 1920):
         context = chrome.new_context(viewport={"width": width, "height": 1080})
