@@ -65,8 +65,8 @@ def test_a_connection_dropped_for_ten_seconds_loses_nothing(app: App, chrome: Br
 
     wire.drop()
     page.wait_for_timeout(DROPPED_MS)
-    after = health(app)
-    assert after["state"] == "running"
+    after = health(app, beyond=dropped["generated_tokens"])
+    assert after["state"] in ("running", "idle"), "idle: every agent may be at a tool just now"
     assert after["generated_tokens"] > dropped["generated_tokens"]
     wire.cut = False
     page.reload()
@@ -91,11 +91,12 @@ def instants(page: Page) -> Any:
     return np.asarray(values, dtype=np.float64) / 1000
 
 
-def health(app: App) -> dict[str, Any]:
+def health(app: App, *, beyond: int = 0) -> dict[str, Any]:
+    """As soon as more tokens than `beyond` were generated, or what it is after a minute."""
     deadline = time.monotonic() + 60
     while True:
         with urllib.request.urlopen(f"{app.url}/healthz", timeout=30) as answer:
             found: dict[str, Any] = json.load(answer)
-        if found["generated_tokens"] or time.monotonic() > deadline:
+        if found["generated_tokens"] > beyond or time.monotonic() > deadline:
             return found
         time.sleep(0.1)
