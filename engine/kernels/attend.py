@@ -1,288 +1,202 @@
-"""Paged attention on CPU: causal, grouped-query, online softmax over tiles of 16 tokens.
+"""Paged attention on CPU: causal, grouped-query, online softmax over tiles of 16 tokens and spans of SPAN tokens.
 
-A unit of work is one KV head of up to GROUP consecutive rows of one turn: each tile of K and V is widened to float32
-once for all of them. A row meets the tiles of its own context in ascending order and adds up token by token, so its
-bits are the same alone, in a batch and inside a prefill chunk.
+A unit of work is one KV head of up to GROUP consecutive rows of one turn, over all spans of its context; a single row
+with a long context is one unit per span, so that threads share it. A row meets the tiles of a span in ascending order
+and adds the spans up in ascending order, whoever computes them: its bits are the same alone, in a batch and inside a
+prefill chunk.
 """
 
-from llvmlite import ir
-from numba import prange, types
-from numba.extending import intrinsic
+from numba import prange
 
+from engine.kernels.attend_tile import (
+    LOWEST,
+    MOST_QUERIES,
+    TILE,
+    finish,
+    gather,
+    merge,
+    prefetch,
+    record_floats,
+    score,
+    soften,
+    widen,
+)
 from engine.kernels.compiled import njit
-from engine.kernels.emit import F32, I32, LANES, Emitter, vector
 
 GROUP = 4
 """Consecutive rows of one turn that share the widening of a tile."""
 
-TILE = LANES
-"""Tokens in a tile; a block holds a whole number of tiles."""
+SPAN = 256
+"""Tokens that are summed up on their own; a multiple of TILE."""
 
-_HALF = 8
-_WIDE = 4
-_LOWEST = -1e30
+FINISH = -1
+"""Slot of a unit that has its rows' whole context and writes their output itself."""
 
 
 def scratch_floats(group_heads: int, padded: int) -> int:
-    """float32 values that one worker needs: two tiles; weights, totals, sums, peaks and shrinks of its queries. Whole
-    cache lines, so that no vector of a worker crosses one and no two workers share one."""
+    """float32 values that one worker needs: two tiles; weights and two records of its queries. Whole cache lines, so
+    that no vector of a worker crosses one and no two workers share one."""
     queries = GROUP * group_heads
-    return 2 * TILE * padded + queries * (2 * TILE + padded) + -(-2 * queries // LANES) * LANES
+    return 2 * TILE * padded + group_heads * TILE + 2 * queries * record_floats(padded)
 
 
-@intrinsic
-def _widen(typing_context, kv, kv_at, tokens, dim, tile, tile_at, padded):
-    """Store `tokens` rows of `dim` values as float32 rows, `padded` apart."""
-    signature = types.void(kv, kv_at, tokens, dim, tile, tile_at, padded)
-
-    def codegen(context, builder, sig, args):
-        e = Emitter(context, builder, sig, args)
-        kv, kv_at, tokens, dim, tile, tile_at, padded = e.args
-        kind = sig.args[0].dtype
-        whole = builder.sdiv(dim, e.count(_HALF))
-        tail = builder.srem(dim, e.count(_HALF))
-
-        def row(token: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            source = builder.add(kv_at, builder.mul(token, dim))
-            target = builder.add(tile_at, builder.mul(token, padded))
-
-            def copy(lanes: int, start: ir.Value):
-                def body(index: ir.Value, nothing: list[ir.Value]) -> list[ir.Value]:
-                    step = builder.add(start, builder.mul(index, e.count(lanes)))
-                    value = e.widen(kv, builder.add(source, step), kind, lanes)
-                    e.store(value, tile, builder.add(target, step))
-                    return nothing
-
-                return body
-
-            e.loop(whole, [], copy(_HALF, e.count(0)))
-            e.loop(tail, [], copy(1, builder.mul(whole, e.count(_HALF))))
-            return carried
-
-        e.loop(tokens, [], row)
-        return e.done()
-
-    return signature, codegen
+def slot_floats(heads: int, padded: int) -> int:
+    """float32 values of one span of one row: a record for each of its heads."""
+    return heads * record_floats(padded)
 
 
-def _transpose_sum(e: Emitter, sums: list[ir.Value]) -> ir.Value:
-    """Eight vectors of eight partial sums -> one vector of eight sums, in order, by shuffles within AVX lanes."""
-
-    def join(a: ir.Value, b: ir.Value, left: list[int], right: list[int]) -> ir.Value:
-        return e.b.fadd(e.shuffle(a, b, left), e.shuffle(a, b, right))
-
-    order = [0, 4, 1, 5, 2, 6, 3, 7]
-    s = [sums[i] for i in order]
-    fours = [join(s[i], s[i + 1], [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]) for i in (0, 2, 4, 6)]
-    twos = [join(fours[i], fours[i + 1], [0, 1, 8, 9, 4, 5, 12, 13], [2, 3, 10, 11, 6, 7, 14, 15]) for i in (0, 2)]
-    return join(twos[0], twos[1], [0, 2, 8, 10, 4, 6, 12, 14], [1, 3, 9, 11, 5, 7, 13, 15])
+record_size = njit(nogil=True, cache=True)(record_floats)
 
 
-def _dots(e: Emitter, q: ir.Value, q_at: ir.Value, tile: ir.Value, tile_at: ir.Value, padded: ir.Value) -> ir.Value:
-    """q . k for the 16 tokens of a tile."""
-    halves = []
-    for first in (0, _HALF):
-        starts = [e.b.add(tile_at, e.b.mul(padded, e.count(first + token))) for token in range(_HALF)]
-
-        def body(index: ir.Value, sums: list[ir.Value], starts: list[ir.Value] = starts) -> list[ir.Value]:
-            step = e.b.mul(index, e.count(_HALF))
-            query = e.load_f32(q, e.b.add(q_at, step), _HALF)
-            return [
-                e.fma(query, e.load_f32(tile, e.b.add(start, step), _HALF), total)
-                for start, total in zip(starts, sums, strict=True)
-            ]
-
-        sums = e.loop(e.b.sdiv(padded, e.count(_HALF)), [e.fill(0.0, _HALF)] * _HALF, body)
-        halves.append(_transpose_sum(e, sums))
-    return e.shuffle(halves[0], halves[1], range(TILE))
+@njit(nogil=True, cache=True, error_model="numpy")
+def _clear(s, at, queries, padded):
+    size = record_size(padded)
+    for i in range(queries):
+        record = at + i * size
+        for d in range(padded + TILE):
+            s[record + d] = 0.0
+        s[record + padded + TILE] = LOWEST
 
 
-@intrinsic
-def _score(typing_context, q, q_at, tile, tile_at, padded, state, weights_at):
-    """weights = q . k for the 16 tokens of a tile."""
-    signature = types.void(q, q_at, tile, tile_at, padded, state, weights_at)
-
-    def codegen(context, builder, sig, args):
-        e = Emitter(context, builder, sig, args)
-        q, q_at, tile, tile_at, padded, state, weights_at = e.args
-        e.store(_dots(e, q, q_at, tile, tile_at, padded), state, weights_at)
-        return e.done()
-
-    return signature, codegen
-
-
-@intrinsic
-def _soften(typing_context, state, weights_at, valid, scales, k_at, v_at, sums_at, peak_at, shrink_at):
-    """Scores -> softmax weights of the first `valid` tokens (0 behind), times V's scales at q8, in place.
-
-    Keeps the running peak and the 16 running sums, and the factor by which what was accumulated must shrink.
-    """
-    quantised = scales.dtype == types.float32
-    signature = types.void(state, weights_at, valid, scales, k_at, v_at, sums_at, peak_at, shrink_at)
-
-    def codegen(context, builder, sig, args):
-        e = Emitter(context, builder, sig, args)
-        state, weights_at, valid, scales, k_at, v_at, sums_at, peak_at, shrink_at = e.args
-        scores = e.load_f32(state, weights_at, TILE)
-        if quantised:
-            scores = builder.fmul(scores, e.load_f32(scales, k_at, TILE))
-        lanes = ir.Constant(vector(I32, TILE), list(range(TILE)))
-        real = builder.icmp_signed("<", lanes, e.splat(builder.trunc(valid, I32), TILE))
-        scores = builder.select(real, scores, e.fill(_LOWEST, TILE))
-        before = e.load_scalar(state, peak_at)
-        peak = e.larger(before, e.fold(scores, e.larger))
-        e.store_scalar(peak, state, peak_at)
-        fell = builder.insert_element(e.fill(0.0, _HALF), builder.fsub(before, peak), ir.Constant(I32, 0))
-        shrink = builder.extract_element(e.exp(fell), ir.Constant(I32, 0))
-        e.store_scalar(shrink, state, shrink_at)
-        weights = e.exp(builder.fsub(scores, e.splat(peak, TILE)))
-        weights = builder.select(real, weights, e.fill(0.0, TILE))
-        sums = e.load_f32(state, sums_at, TILE)
-        e.store(e.fma(sums, e.splat(shrink, TILE), weights), state, sums_at)
-        if quantised:
-            scale = builder.select(real, e.load_f32(scales, v_at, TILE), e.fill(0.0, TILE))
-            weights = builder.fmul(weights, scale)
-        e.store(weights, state, weights_at)
-        return e.done()
-
-    return signature, codegen
+@njit(nogil=True, cache=True, error_model="numpy")
+def _queries(
+    row_at, head_step, group, keys, k_at, k_step, values, v_at, v_step, dims, qkv, s, weights, valid, scales, k_scale,
+    v_scale, record_at, padded,
+):  # fmt: skip
+    """One tile for the `group` queries of one row, three, two or one at a time."""
+    size = record_size(padded)
+    g = 0
+    while g < group:
+        q_at, w_at, r_at = row_at + g * head_step, weights + g * TILE, record_at + g * size
+        if group - g >= MOST_QUERIES:
+            score(3, qkv, q_at, head_step, keys, k_at, k_step, dims, s, w_at)
+            soften(3, s, w_at, valid, scales, k_scale, v_scale, r_at, padded)
+            gather(3, s, w_at, values, v_at, v_step, dims, valid, r_at, padded)
+            g += 3
+        elif group - g == 2:
+            score(2, qkv, q_at, head_step, keys, k_at, k_step, dims, s, w_at)
+            soften(2, s, w_at, valid, scales, k_scale, v_scale, r_at, padded)
+            gather(2, s, w_at, values, v_at, v_step, dims, valid, r_at, padded)
+            g += 2
+        else:
+            score(1, qkv, q_at, head_step, keys, k_at, k_step, dims, s, w_at)
+            soften(1, s, w_at, valid, scales, k_scale, v_scale, r_at, padded)
+            gather(1, s, w_at, values, v_at, v_step, dims, valid, r_at, padded)
+            g += 1
 
 
-@intrinsic
-def _gather(typing_context, state, weights_at, tile, tile_at, padded, valid, shrink_at, sums_at):
-    """accumulator = accumulator x shrink + sum over tokens of weight x V."""
-    signature = types.void(state, weights_at, tile, tile_at, padded, valid, shrink_at, sums_at)
-
-    def codegen(context, builder, sig, args):
-        e = Emitter(context, builder, sig, args)
-        state, weights_at, tile, tile_at, padded, valid, shrink_at, sums_at = e.args
-        factor = e.splat(e.load_scalar(state, shrink_at), LANES)
-
-        def chunks(vectors: int, start: ir.Value):
-            """A pass over the tokens for `vectors` vectors of the accumulator, held in registers."""
-
-            def body(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-                step = builder.add(start, builder.mul(index, e.count(vectors * LANES)))
-                steps = [builder.add(step, e.count(v * LANES)) for v in range(vectors)]
-
-                def token(i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-                    weight = e.splat(e.load_scalar(state, builder.add(weights_at, i)), LANES)
-                    row = builder.add(tile_at, builder.mul(i, padded))
-                    values = [e.load_f32(tile, builder.add(row, s), LANES) for s in steps]
-                    return [e.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
-
-                places = [builder.add(sums_at, s) for s in steps]
-                before = [builder.fmul(e.load_f32(state, place, LANES), factor) for place in places]
-                for total, place in zip(e.loop(valid, before, token), places, strict=True):
-                    e.store(total, state, place)
-                return carried
-
-            return body
-
-        wide = builder.sdiv(padded, e.count(_WIDE * LANES))
-        done = builder.mul(wide, e.count(_WIDE * LANES))
-        e.loop(wide, [], chunks(_WIDE, e.count(0)))
-        e.loop(builder.sdiv(builder.sub(padded, done), e.count(LANES)), [], chunks(1, done))
-        return e.done()
-
-    return signature, codegen
-
-
-@intrinsic
-def _finish(typing_context, state, sums_at, total_at, padded, out, out_at):
-    """out = accumulator / sum of the softmax weights."""
-    signature = types.void(state, sums_at, total_at, padded, out, out_at)
-
-    def codegen(context, builder, sig, args):
-        e = Emitter(context, builder, sig, args)
-        state, sums_at, total_at, padded, out, out_at = e.args
-        total = e.fold(e.load_f32(state, total_at, TILE), builder.fadd)
-        inverse = e.splat(builder.fdiv(ir.Constant(F32, 1.0), total), LANES)
-
-        def chunk(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            step = builder.mul(index, e.count(LANES))
-            value = builder.fmul(e.load_f32(state, builder.add(sums_at, step), LANES), inverse)
-            e.store(value, out, builder.add(out_at, step))
-            return carried
-
-        e.loop(builder.sdiv(padded, e.count(LANES)), [], chunk)
-        return e.done()
-
-    return signature, codegen
+@njit(nogil=True, cache=True, error_model="numpy")
+def _tile(
+    start, tokens, qkv, width, first, count, head, group, positions, kv, kv_at, scales, k_scale, v_step, dim, padded, s,
+    k_tile, v_tile, weights, records,
+):  # fmt: skip
+    """The tile at `start` for the rows that reach it. A single row reads the block as it lies, more widen it once."""
+    v_scale = k_scale + v_step
+    if count == 1 and dim % 8 == 0:
+        row_at = first * width + head * group * padded
+        _queries(
+            row_at, padded, group, kv, kv_at, dim, kv, kv_at + v_step * dim, dim, dim, qkv, s, weights, tokens, scales,
+            k_scale, v_scale, records, padded,
+        )  # fmt: skip
+        return
+    widen(kv, kv_at, tokens, dim, s, k_tile, padded)
+    widen(kv, kv_at + v_step * dim, tokens, dim, s, v_tile, padded)
+    size = group * record_size(padded)
+    for row in range(count):
+        if positions[first + row] >= start:
+            row_at = (first + row) * width + head * group * padded
+            _queries(
+                row_at, padded, group, s, k_tile, padded, s, v_tile, padded, padded, qkv, s, weights,
+                min(TILE, positions[first + row] + 1 - start), scales, k_scale, v_scale, records + row * size, padded,
+            )  # fmt: skip
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _attend_unit(
-    qkv, width, first, count, head, group, positions, blocks, kv, kv_start, kv_stride, scales, scale_start,
-    scale_stride, v_step, block_size, dim, padded, s, s_at, out, out_width,
+    qkv, width, first, count, head, group, positions, blocks, span, spans, kv, kv_start, kv_stride, scales,
+    scale_start, scale_stride, v_step, block_size, dim, padded, s, s_at,
 ):  # fmt: skip
-    """One KV head for `count` consecutive rows; `v_step`: scales between K and V of one layer."""
+    """One KV head for `count` rows over `spans` spans; returns where in `s` their records are. `v_step`: scales between
+    K and V of one layer."""
     queries = count * group
+    size = record_size(padded)
     k_tile, v_tile = s_at, s_at + TILE * padded
     weights = v_tile + TILE * padded
-    totals = weights + queries * TILE
-    sums = totals + queries * TILE
-    peaks = sums + queries * padded
-    shrinks = peaks + queries
-    for i in range(totals, peaks):
-        s[i] = 0.0
-    for i in range(peaks, shrinks):
-        s[i] = _LOWEST
+    records = weights + group * TILE
+    fresh = records + queries * size
     length = positions[first + count - 1] + 1
-    for start in range(0, length, TILE):
-        block = blocks[start // block_size]
-        inside = start % block_size
-        at = block * kv_stride + kv_start + (head * block_size + inside) * dim
-        k_scale = block * scale_stride + scale_start + head * block_size + inside
-        tokens = min(TILE, length - start)
-        _widen(kv, at, tokens, dim, s, k_tile, padded)
-        _widen(kv, at + v_step * dim, tokens, dim, s, v_tile, padded)
-        skipped = 0
-        while positions[first + skipped] < start:
-            skipped += 1
-        for row in range(skipped, count):
-            for g in range(group):
-                q_at = (first + row) * width + (head * group + g) * padded
-                _score(qkv, q_at, s, k_tile, padded, s, weights + (row * group + g) * TILE)
-        for row in range(skipped, count):
-            valid = min(TILE, positions[first + row] + 1 - start)
-            for i in range(row * group, (row + 1) * group):
-                _soften(
-                    s, weights + i * TILE, valid, scales, k_scale, k_scale + v_step,
-                    totals + i * TILE, peaks + i, shrinks + i,
-                )  # fmt: skip
-        for row in range(skipped, count):
-            valid = min(TILE, positions[first + row] + 1 - start)
-            for i in range(row * group, (row + 1) * group):
-                _gather(s, weights + i * TILE, s, v_tile, padded, valid, shrinks + i, sums + i * padded)
-    for row in range(count):
-        for g in range(group):
-            i = row * group + g
-            out_at = (first + row) * out_width + (head * group + g) * padded
-            _finish(s, sums + i * padded, totals + i * TILE, padded, out, out_at)
+    for number in range(span, span + spans):
+        into = records if number == span else fresh
+        _clear(s, into, queries, padded)
+        for start in range(number * SPAN, min((number + 1) * SPAN, length), TILE):
+            plane = head * block_size + start % block_size
+            block = blocks[start // block_size]
+            if start + TILE < length:
+                after = blocks[(start + TILE) // block_size]
+                beside = head * block_size + (start + TILE) % block_size
+                kv_after = after * kv_stride + kv_start + beside * dim
+                prefetch(kv, kv_after, TILE * dim)
+                prefetch(kv, kv_after + v_step * dim, TILE * dim)
+                if scales.size > 0:
+                    scale_after = after * scale_stride + scale_start + beside
+                    prefetch(scales, scale_after, TILE)
+                    prefetch(scales, scale_after + v_step, TILE)
+            _tile(
+                start, min(TILE, length - start), qkv, width, first, count, head, group, positions, kv,
+                block * kv_stride + kv_start + plane * dim, scales, block * scale_stride + scale_start + plane, v_step,
+                dim, padded, s, k_tile, v_tile, weights, into,
+            )  # fmt: skip
+        if number > span:
+            for i in range(queries):
+                if positions[first + i // group] >= number * SPAN:
+                    merge(s, records + i * size, s, fresh + i * size, padded)
+    return records
 
 
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")
 def attend(
-    qkv, width, groups, positions, table, heads, kv_heads, dim, padded, layer, block_size,
-    kv, kv_stride, scales, scale_offset, scale_stride, scratch, out,
+    qkv, width, units, positions, table, heads, kv_heads, dim, padded, layer, block_size,
+    kv, kv_stride, scales, scale_offset, scale_stride, scratch, slots, out,
 ):  # fmt: skip
-    """Attention of all rows over the arena, one layer.
+    """Attention of all rows over the arena, one layer; rows that were split have their spans in `slots` afterwards.
 
     qkv, out: flat float32, rows of `width` and heads x padded; heads lie `padded` floats apart, queries scaled.
-    groups: int64 (n, 3): first row, rows, row of `table`, heaviest first. kv: the arena as flat uint16 (halves),
-    int8 or float32, blocks `kv_stride` apart; scales: the arena as float32 at q8, of any integer type otherwise.
-    scratch: float32 (workers, scratch_floats).
+    units: int64 (n, 6): first row, rows, row of `table`, first span, spans, slot or FINISH, heaviest first. kv: the
+    arena as flat uint16 (halves), int8 or float32, blocks `kv_stride` apart; scales: the arena as float32 at q8, empty
+    and of any integer type otherwise. scratch: float32 (workers, scratch_floats); slots: flat, slot_floats each.
     """
     workers = scratch.shape[0]
-    flat = scratch.reshape(-1)
+    s = scratch.reshape(-1)
     v_step = kv_heads * block_size
+    group = heads // kv_heads
+    size = record_size(padded)
     for worker in prange(workers):
-        for unit in range(worker, groups.shape[0] * kv_heads, workers):
-            group = unit // kv_heads
-            _attend_unit(
-                qkv, width, groups[group, 0], groups[group, 1], unit % kv_heads, heads // kv_heads, positions,
-                table[groups[group, 2]], kv, layer * 2 * v_step * dim, kv_stride, scales,
-                scale_offset + layer * 2 * v_step, scale_stride, v_step, block_size, dim, padded,
-                flat, worker * scratch.shape[1], out, heads * padded,
+        for number in range(worker, units.shape[0] * kv_heads, workers):
+            unit, head = number // kv_heads, number % kv_heads
+            first, count, slot = units[unit, 0], units[unit, 1], units[unit, 5]
+            records = _attend_unit(
+                qkv, width, first, count, head, group, positions, table[units[unit, 2]], units[unit, 3],
+                units[unit, 4], kv, layer * 2 * v_step * dim, kv_stride, scales, scale_offset + layer * 2 * v_step,
+                scale_stride, v_step, block_size, dim, padded, s, worker * scratch.shape[1],
             )  # fmt: skip
+            if slot == FINISH:
+                for i in range(count * group):
+                    row, g = first + i // group, i % group
+                    finish(s, records + i * size, padded, out, (row * heads + head * group + g) * padded)
+            else:
+                kept = (slot * heads + head * group) * size
+                for d in range(group * size):
+                    slots[kept + d] = s[records + d]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def join_spans(splits, heads, padded, slots, out):
+    """Output of the rows whose spans lie in `slots`. splits: int64 (n, 3): row, first slot, spans."""
+    size = record_size(padded)
+    for i in range(splits.shape[0]):
+        row, slot = splits[i, 0], splits[i, 1]
+        for head in range(heads):
+            record = (slot * heads + head) * size
+            for span in range(1, splits[i, 2]):
+                merge(slots, record, slots, record + span * heads * size, padded)
+            finish(slots, record, padded, out, (row * heads + head) * padded)

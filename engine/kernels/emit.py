@@ -73,6 +73,13 @@ class Emitter:
             return self.b.fpext(self.b.bitcast(self.load(pointer, offset, I16, lanes, 2), vector(F16, lanes)), wide)
         return self.load_f32(pointer, offset, lanes)
 
+    def prefetch(self, pointer: ir.Value, offset: ir.Value) -> None:
+        """Ask for the cache line at `offset`, for reading soon; any address will do."""
+        name, kinds = "llvm.prefetch.p0", [I8.as_pointer(), I32, I32, I32]
+        function = cgutils.get_or_insert_function(self.b.module, ir.FunctionType(ir.VoidType(), kinds), name)
+        address = self.b.bitcast(self.at(pointer, offset), I8.as_pointer())
+        self.b.call(function, [address, *(ir.Constant(I32, value) for value in (0, 3, 1))])
+
     def splat(self, value: ir.Value, lanes: int) -> ir.Value:
         undefined = ir.Constant(vector(value.type, lanes), ir.Undefined)
         first = self.b.insert_element(undefined, value, ir.Constant(I32, 0))

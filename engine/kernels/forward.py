@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.kernels.attend import attend
+from engine.kernels.attend import attend, join_spans
 from engine.kernels.compiled import njit
 from engine.kernels.emit import LANES
 from engine.kernels.linear import gated, linear, linear_add, rms_norm
@@ -66,6 +66,20 @@ class Scratch(NamedTuple):
     attend: np.ndarray
 
 
+class Work(NamedTuple):
+    """How the rows of one call are shared out.
+
+    rows, ended: `row_blocks` of all rows and of those that get logits; units, splits, slots: see `attend` and
+    `join_spans`.
+    """
+
+    rows: np.ndarray
+    ended: np.ndarray
+    units: np.ndarray
+    splits: np.ndarray
+    slots: np.ndarray
+
+
 class Blocks(NamedTuple):
     """The arena as the kernels see it: values and scales as flat views of the same bytes, and their strides per block.
 
@@ -80,16 +94,13 @@ class Blocks(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def _embed(tokens, rows, hidden, embedding, scale, out):
-    """`hidden` is padded; rows behind the last token become zero."""
-    for row in range(rows):
-        if row < tokens.size:
-            token = tokens[row]
-            at = (token // LANES) * hidden * LANES + token % LANES
-            for k in range(hidden):
-                out[row * hidden + k] = np.float32(embedding[at + k * LANES]) * scale[token]
-        else:
-            out[row * hidden : (row + 1) * hidden] = np.float32(0.0)
+def _embed(tokens, hidden, embedding, scale, out):
+    """`hidden` is padded."""
+    for row in range(tokens.size):
+        token = tokens[row]
+        at = (token // LANES) * hidden * LANES + token % LANES
+        for k in range(hidden):
+            out[row * hidden + k] = np.float32(embedding[at + k * LANES]) * scale[token]
 
 
 @njit(nogil=True, cache=True)
@@ -102,51 +113,49 @@ def _normalise(x, first, rows, shape, weight, weight_at, out):
 
 
 @njit(nogil=True, cache=True)
-def forward(tokens, positions, turns, table, groups, cos, sin, shape, weights, scratch, blocks, first, logits):
-    """Run the rows through all layers and write logits (padded rows, vocab_padded), flat, of the rows from `first` on.
+def forward(tokens, positions, turns, table, work, cos, sin, shape, weights, scratch, blocks, first, logits):
+    """Run the rows through all layers and write logits (rows, vocab_padded), flat, of the rows from `first` on.
 
-    tokens, positions, turns (row of `table`): int64 (n,); groups: see `attend`; logits may be empty, then the head is
-    skipped.
+    tokens, positions, turns (row of `table`): int64 (n,); logits may be empty, then the head is skipped.
     """
     hidden = shape.hidden_padded
-    rows = (tokens.size + 3) // 4 * 4
+    rows = tokens.size
     width = (shape.heads + 2 * shape.kv_heads) * shape.padded
     out_width = shape.heads * shape.padded
-    _embed(tokens, rows, hidden, weights.embedding, weights.embedding_scale, scratch.residual)
+    _embed(tokens, hidden, weights.embedding, weights.embedding_scale, scratch.residual)
     for layer in range(shape.layers):
         _normalise(scratch.residual, 0, rows, shape, weights.input_norm, layer * hidden, scratch.normed)
         linear(
-            scratch.normed, rows, hidden, weights.qkv, layer * width * hidden, weights.qkv_scale, weights.qkv_bias,
+            scratch.normed, work.rows, hidden, weights.qkv, layer * width * hidden, weights.qkv_scale, weights.qkv_bias,
             layer * width, width, scratch.qkv,
         )  # fmt: skip
         store(
-            scratch.qkv, width, tokens.size, positions, turns, table, shape.heads, shape.kv_heads, shape.dim,
+            scratch.qkv, width, rows, positions, turns, table, shape.heads, shape.kv_heads, shape.dim,
             shape.padded, layer, shape.block_size, weights.q_norm, weights.k_norm, shape.eps, cos, sin, blocks.values,
             blocks.values_stride, blocks.scales, blocks.scales_offset, blocks.scales_stride,
         )  # fmt: skip
         attend(
-            scratch.qkv, width, groups, positions, table, shape.heads, shape.kv_heads, shape.dim, shape.padded, layer,
-            shape.block_size, blocks.values, blocks.values_stride, blocks.scales, blocks.scales_offset,
-            blocks.scales_stride, scratch.attend, scratch.attended,
+            scratch.qkv, width, work.units, positions, table, shape.heads, shape.kv_heads, shape.dim, shape.padded,
+            layer, shape.block_size, blocks.values, blocks.values_stride, blocks.scales, blocks.scales_offset,
+            blocks.scales_stride, scratch.attend, work.slots, scratch.attended,
         )  # fmt: skip
+        join_spans(work.splits, shape.heads, shape.padded, work.slots, scratch.attended)
         linear_add(
-            scratch.attended, rows, out_width, weights.out, layer * hidden * out_width, weights.out_scale,
+            scratch.attended, work.rows, out_width, weights.out, layer * hidden * out_width, weights.out_scale,
             layer * hidden, hidden, scratch.residual,
         )  # fmt: skip
         _normalise(scratch.residual, 0, rows, shape, weights.post_norm, layer * hidden, scratch.normed)
         gated(
-            scratch.normed, rows, hidden, weights.gate_up, layer * 2 * shape.inner * hidden, weights.gate_up_scale,
+            scratch.normed, work.rows, hidden, weights.gate_up, layer * 2 * shape.inner * hidden, weights.gate_up_scale,
             layer * 2 * shape.inner, shape.inner, scratch.inner,
         )  # fmt: skip
         linear_add(
-            scratch.inner, rows, shape.inner, weights.down, layer * hidden * shape.inner, weights.down_scale,
+            scratch.inner, work.rows, shape.inner, weights.down, layer * hidden * shape.inner, weights.down_scale,
             layer * hidden, hidden, scratch.residual,
         )  # fmt: skip
     if logits.size > 0:
-        wanted = (tokens.size - first + 3) // 4 * 4
-        _normalise(scratch.residual, first, tokens.size - first, shape, weights.final_norm, 0, scratch.normed)
-        scratch.normed[(tokens.size - first) * hidden : wanted * hidden] = np.float32(0.0)
+        _normalise(scratch.residual, first, rows - first, shape, weights.final_norm, 0, scratch.normed)
         linear(
-            scratch.normed, wanted, hidden, weights.head, 0, weights.head_scale, weights.no_bias, 0,
+            scratch.normed, work.ended, hidden, weights.head, 0, weights.head_scale, weights.no_bias, 0,
             shape.vocab_padded, logits,
         )  # fmt: skip

@@ -1,13 +1,15 @@
-"""Linear layers: weights int8 (one fp32 scale per output) or fp32, activations fp32, four rows at a time.
+"""Linear layers: weights int8 (one fp32 scale per output) or fp32, activations fp32, some rows at a time.
 
-Layouts, all flat: x (rows, inputs) with rows a multiple of four; w (outputs / 16, inputs, 16), so that sixteen
-neighbouring outputs of one input lie together; scale, bias (outputs). inputs and outputs are padded to multiples of
-16 with zeros. Each output is one sum over the inputs in ascending order, times its scale, plus its bias: the same bits
-for a row whatever rows stand beside it and however many threads work.
+Layouts, all flat: x (rows, inputs); w (outputs / 16, inputs, 16), so that sixteen neighbouring outputs of one input lie
+together; scale, bias (outputs). inputs and outputs are padded to multiples of 16 with zeros. Each output is one sum
+over the inputs in ascending order, times its scale, plus its bias: the same bits for a row whatever rows stand beside
+it, however they are grouped and however many threads work.
 """
 
+from functools import cache
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import prange, types
 from numba.extending import intrinsic
@@ -15,81 +17,109 @@ from numba.extending import intrinsic
 from engine.kernels.compiled import njit
 from engine.kernels.emit import F32, LANES, Emitter
 
-ROWS = 4
-"""Rows that share one pass over a tile of weights; row counts are padded to it."""
+MOST_ROWS = 6
+"""Rows that share one pass over a tile of weights: 6 x 16 sums fill the twelve registers that two multipliers of five
+cycles' latency keep busy; up to three rows take two tiles at once for the same reason."""
+
+_COST = {1: 22, 2: 26, 3: 43, 4: 48, 5: 50, 6: 58}
+"""What a pass over weights in the cache takes, by rows: microseconds for 576 x 1536 on two AVX2 cores."""
 
 _UNROLL = 4
+_HALF = 8
 
 
-def _products(e: Emitter, x: ir.Value, x_at: ir.Value, inputs: ir.Value, w: ir.Value, w_at: ir.Value, kind: Any):
-    """ROWS vectors of 16 sums."""
-    rows = [e.at(x, e.b.add(x_at, e.b.mul(inputs, e.count(row)))) for row in range(ROWS)]
-    tile = e.at(w, w_at)
+@cache
+def row_blocks(rows: int) -> np.ndarray:
+    """int64 (blocks, 2): first row and rows, 1 to MOST_ROWS, of the cheapest way to cut `rows` rows; many first."""
+    cheapest: list[tuple[int, list[int]]] = [(0, [])]
+    for total in range(1, rows + 1):
+        ways = ((cheapest[total - n][0] + cost, n) for n, cost in _COST.items() if n <= total)
+        cost, last = min(ways)
+        cheapest.append((cost, [*cheapest[total - last][1], last]))
+    sizes = sorted(cheapest[rows][1], reverse=True)
+    starts = np.cumsum([0, *sizes[:-1]])
+    return np.stack([starts[: len(sizes)], sizes], axis=1).astype(np.int64)
+
+
+def _products(
+    e: Emitter, rows: int, x: ir.Value, x_at: ir.Value, inputs: ir.Value, w: ir.Value, tiles: list[ir.Value], kind: Any
+) -> list[list[ir.Value]]:
+    """For each row and each of the `tiles` (where they begin in w) a vector of 16 sums. Written in the machine's own
+    vectors, as their order decides whether sums, weights and values fit the registers."""
+    sources = [e.at(x, e.b.add(x_at, e.b.mul(inputs, e.count(row)))) for row in range(rows)]
+    halves = [e.at(w, e.b.add(tile, e.count(half))) for tile in tiles for half in (0, _HALF)]
+    places = [(row, half) for row in range(rows) for half in range(len(halves))]
+    if len(tiles) > 1:
+        places.sort(key=lambda place: place[1])
 
     def body(index: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         for step in range(_UNROLL):
             k = e.b.add(e.b.mul(index, e.count(_UNROLL)), e.count(step))
-            weights = e.widen(tile, e.b.mul(k, e.count(LANES)), kind, LANES)
-            sums = [
-                e.fma(e.splat(e.load_scalar(row, k), LANES), weights, total)
-                for row, total in zip(rows, sums, strict=True)
-            ]
+            at = e.b.mul(k, e.count(LANES))
+            values = [e.splat(e.load_scalar(source, k), _HALF) for source in sources]
+            wide: dict[int, ir.Value] = {}
+            for i, (row, half) in enumerate(places):
+                wide[half] = wide[half] if half in wide else e.widen(halves[half], at, kind, _HALF)
+                sums[i] = e.fma(values[row], wide[half], sums[i])
         return sums
 
-    return e.loop(e.b.sdiv(inputs, e.count(_UNROLL)), [e.fill(0.0, LANES)] * ROWS, body)
+    zeros = [e.fill(0.0, _HALF)] * len(places)
+    sums = dict(zip(places, e.loop(e.b.sdiv(inputs, e.count(_UNROLL)), zeros, body), strict=True))
+    pairs = [(2 * tile, 2 * tile + 1) for tile in range(len(tiles))]
+    return [[e.shuffle(sums[row, low], sums[row, high], range(LANES)) for low, high in pairs] for row in range(rows)]
 
 
-@intrinsic
-def _tile(typing_context, x, x_at, inputs, w, w_at, scale, bias, s_at, y, y_at, outputs):
-    """y = x w scale + bias for ROWS rows and 16 outputs."""
-    signature = types.void(x, x_at, inputs, w, w_at, scale, bias, s_at, y, y_at, outputs)
+@intrinsic(prefer_literal=True)
+def _tiles(typing_context, rows, tiles, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs):
+    """y = x w scale + add for `rows` rows and `tiles` neighbouring tiles, both literal; `add_step`: between add's rows."""
+    signature = types.void(
+        rows, tiles, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs
+    )  # fmt: skip
 
     def codegen(context, builder, sig, args):
         e = Emitter(context, builder, sig, args)
-        x, x_at, inputs, w, w_at, scale, bias, s_at, y, y_at, outputs = e.args
-        factor = e.load_f32(scale, s_at, LANES)
-        offset = e.load_f32(bias, s_at, LANES)
-        for row, total in enumerate(_products(e, x, x_at, inputs, w, w_at, sig.args[3].dtype)):
-            e.store(e.fma(total, factor, offset), y, builder.add(y_at, builder.mul(outputs, e.count(row))))
+        _, _, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs = e.args
+        count, width = sig.args[0].literal_value, sig.args[1].literal_value
+        size = builder.mul(inputs, e.count(LANES))
+        starts = [builder.add(w_at, builder.mul(size, e.count(tile))) for tile in range(width)]
+        sums = _products(e, count, x, x_at, inputs, w, starts, sig.args[5].dtype)
+        for tile in range(width):
+            lanes = e.count(tile * LANES)
+            factor = e.load_f32(scale, builder.add(s_at, lanes), LANES)
+            for row in range(count):
+                beside = builder.add(builder.add(add_at, lanes), builder.mul(add_step, e.count(row)))
+                place = builder.add(builder.add(y_at, lanes), builder.mul(outputs, e.count(row)))
+                e.store(e.fma(sums[row][tile], factor, e.load_f32(add, beside, LANES)), y, place)
         return e.done()
 
     return signature, codegen
 
 
-@intrinsic
-def _tile_add(typing_context, x, x_at, inputs, w, w_at, scale, s_at, y, y_at, outputs):
-    """y += x w scale for ROWS rows and 16 outputs."""
-    signature = types.void(x, x_at, inputs, w, w_at, scale, s_at, y, y_at, outputs)
+@intrinsic(prefer_literal=True)
+def _tile_gated(typing_context, rows, x, x_at, inputs, w, gate_at, up_at, scale, gate_s, up_s, y, y_at, outputs):
+    """y = silu(gate) x up for `rows` (literal) rows and 16 outputs, where gate and up are tiles of w."""
+    signature = types.void(rows, x, x_at, inputs, w, gate_at, up_at, scale, gate_s, up_s, y, y_at, outputs)
 
     def codegen(context, builder, sig, args):
         e = Emitter(context, builder, sig, args)
-        x, x_at, inputs, w, w_at, scale, s_at, y, y_at, outputs = e.args
-        factor = e.load_f32(scale, s_at, LANES)
-        for row, total in enumerate(_products(e, x, x_at, inputs, w, w_at, sig.args[3].dtype)):
-            place = builder.add(y_at, builder.mul(outputs, e.count(row)))
-            e.store(e.fma(total, factor, e.load_f32(y, place, LANES)), y, place)
-        return e.done()
+        _, x, x_at, inputs, w, gate_at, up_at, scale, gate_s, up_s, y, y_at, outputs = e.args
+        count, kind = sig.args[0].literal_value, sig.args[4].dtype
+        places = [builder.add(y_at, builder.mul(outputs, e.count(row))) for row in range(count)]
+        gates, ups = e.load_f32(scale, gate_s, LANES), e.load_f32(scale, up_s, LANES)
 
-    return signature, codegen
+        def silu(total: ir.Value) -> ir.Value:
+            gate = builder.fmul(total, gates)
+            return builder.fdiv(gate, builder.fadd(e.fill(1.0, LANES), e.exp(builder.fneg(gate))))
 
-
-@intrinsic
-def _tile_gated(typing_context, x, x_at, inputs, w, gate_at, up_at, scale, gate_s, up_s, y, y_at, outputs):
-    """y = silu(gate) x up for ROWS rows and 16 outputs, where gate and up are tiles of w."""
-    signature = types.void(x, x_at, inputs, w, gate_at, up_at, scale, gate_s, up_s, y, y_at, outputs)
-
-    def codegen(context, builder, sig, args):
-        e = Emitter(context, builder, sig, args)
-        x, x_at, inputs, w, gate_at, up_at, scale, gate_s, up_s, y, y_at, outputs = e.args
-        kind = sig.args[3].dtype
-        places = [builder.add(y_at, builder.mul(outputs, e.count(row))) for row in range(ROWS)]
-        one = e.fill(1.0, LANES)
-        for place, total in zip(places, _products(e, x, x_at, inputs, w, gate_at, kind), strict=True):
-            gate = builder.fmul(total, e.load_f32(scale, gate_s, LANES))
-            e.store(builder.fdiv(gate, builder.fadd(one, e.exp(builder.fneg(gate)))), y, place)
-        for place, total in zip(places, _products(e, x, x_at, inputs, w, up_at, kind), strict=True):
-            up = builder.fmul(total, e.load_f32(scale, up_s, LANES))
-            e.store(builder.fmul(e.load_f32(y, place, LANES), up), y, place)
+        if count <= MOST_ROWS // 2:
+            both = _products(e, count, x, x_at, inputs, w, [gate_at, up_at], kind)
+            for place, (gate, up) in zip(places, both, strict=True):
+                e.store(builder.fmul(silu(gate), builder.fmul(up, ups)), y, place)
+            return e.done()
+        for place, (gate,) in zip(places, _products(e, count, x, x_at, inputs, w, [gate_at], kind), strict=True):
+            e.store(silu(gate), y, place)
+        for place, (up,) in zip(places, _products(e, count, x, x_at, inputs, w, [up_at], kind), strict=True):
+            e.store(builder.fmul(e.load_f32(y, place, LANES), builder.fmul(up, ups)), y, place)
         return e.done()
 
     return signature, codegen
@@ -127,36 +157,89 @@ def rms_norm(typing_context, x, x_at, padded, count, weight, w_at, eps, y, y_at)
     return signature, codegen
 
 
-@njit(parallel=True, nogil=True, cache=True)
-def linear(x, rows, inputs, w, w_at, scale, bias, s_at, outputs, y):
-    """y (rows, outputs) = x w^T + bias. `w_at`, `s_at`: where this layer begins in w and in scale and bias."""
-    for tile in prange(outputs // LANES):
-        for row in range(0, rows, ROWS):
-            _tile(
-                x, row * inputs, inputs, w, w_at + tile * inputs * LANES, scale, bias, s_at + tile * LANES,
-                y, row * outputs + tile * LANES, outputs,
-            )  # fmt: skip
+@njit(nogil=True, cache=True)
+def _one(rows, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs):
+    """A block of 1 to 6 rows and one tile."""
+    if rows == 6:
+        _tiles(6, 1, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+    elif rows == 5:
+        _tiles(5, 1, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+    elif rows == 4:
+        _tiles(4, 1, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+    elif rows == 3:
+        _tiles(3, 1, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+    elif rows == 2:
+        _tiles(2, 1, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+    else:
+        _tiles(1, 1, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+
+
+@njit(nogil=True, cache=True)
+def _two(rows, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs):
+    """A block of 1 to 3 rows and two tiles."""
+    if rows == 3:
+        _tiles(3, 2, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+    elif rows == 2:
+        _tiles(2, 2, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+    else:
+        _tiles(1, 2, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+
+
+@njit(nogil=True, cache=True)
+def _strip(tile, tiles, x, blocks, inputs, w, w_at, scale, s_at, add, add_at, add_step, outputs, y):
+    """All rows and the tiles `tile`, `tile` + 1 (if there is one)."""
+    pair = tile + 1 < tiles
+    for t in range(tile, min(tile + 2, tiles)):
+        for i in range(blocks.shape[0]):
+            row, rows = blocks[i, 0], blocks[i, 1]
+            if rows > 3 or not pair:
+                _one(
+                    rows, x, row * inputs, inputs, w, w_at + t * inputs * LANES, scale, s_at + t * LANES,
+                    add, add_at + row * add_step + t * LANES, add_step, y, row * outputs + t * LANES, outputs,
+                )  # fmt: skip
+            elif t == tile:
+                _two(
+                    rows, x, row * inputs, inputs, w, w_at + t * inputs * LANES, scale, s_at + t * LANES,
+                    add, add_at + row * add_step + t * LANES, add_step, y, row * outputs + t * LANES, outputs,
+                )  # fmt: skip
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def linear_add(x, rows, inputs, w, w_at, scale, s_at, outputs, y):
+def linear(x, blocks, inputs, w, w_at, scale, bias, s_at, outputs, y):
+    """y (rows, outputs) = x w^T + bias. `blocks`: the rows, as `row_blocks` cuts them; `w_at`, `s_at`: where this
+    layer begins in w and in scale and bias."""
+    tiles = outputs // LANES
+    for strip in prange((tiles + 1) // 2):
+        _strip(2 * strip, tiles, x, blocks, inputs, w, w_at, scale, s_at, bias, s_at, 0, outputs, y)
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def linear_add(x, blocks, inputs, w, w_at, scale, s_at, outputs, y):
     """y (rows, outputs) += x w^T."""
-    for tile in prange(outputs // LANES):
-        for row in range(0, rows, ROWS):
-            _tile_add(
-                x, row * inputs, inputs, w, w_at + tile * inputs * LANES, scale, s_at + tile * LANES,
-                y, row * outputs + tile * LANES, outputs,
-            )  # fmt: skip
+    tiles = outputs // LANES
+    for strip in prange((tiles + 1) // 2):
+        _strip(2 * strip, tiles, x, blocks, inputs, w, w_at, scale, s_at, y, 0, outputs, outputs, y)
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def gated(x, rows, inputs, w, w_at, scale, s_at, outputs, y):
+def gated(x, blocks, inputs, w, w_at, scale, s_at, outputs, y):
     """y (rows, outputs) = silu(x gate^T) x (x up^T); w holds gate, then up, each (outputs, inputs)."""
     for tile in prange(outputs // LANES):
-        gate_at = w_at + tile * inputs * LANES
-        gate_s = s_at + tile * LANES
-        for row in range(0, rows, ROWS):
-            _tile_gated(
-                x, row * inputs, inputs, w, gate_at, gate_at + inputs * outputs, scale, gate_s, gate_s + outputs,
-                y, row * outputs + tile * LANES, outputs,
-            )  # fmt: skip
+        gate = w_at + tile * inputs * LANES
+        up = gate + inputs * outputs
+        s = s_at + tile * LANES
+        for i in range(blocks.shape[0]):
+            row, rows = blocks[i, 0], blocks[i, 1]
+            at = row * outputs + tile * LANES
+            if rows == 6:
+                _tile_gated(6, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
+            elif rows == 5:
+                _tile_gated(5, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
+            elif rows == 4:
+                _tile_gated(4, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
+            elif rows == 3:
+                _tile_gated(3, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
+            elif rows == 2:
+                _tile_gated(2, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
+            else:
+                _tile_gated(1, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)

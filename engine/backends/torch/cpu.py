@@ -8,11 +8,11 @@ from engine.backends.torch.executor import KV_DTYPES, ArenaView, Rows
 from engine.backends.torch.outliers import OutlierWatch
 from engine.backends.torch.rope import RopeTable
 from engine.backends.torch.weights import Model, pack_weights, shape_of
+from engine.backends.torch.work import share_out
 from engine.errors import Refused
 from engine.geometry import BLOCK_SIZE, KVDtype
-from engine.kernels.attend import GROUP, TILE, scratch_floats
+from engine.kernels.attend import TILE, scratch_floats
 from engine.kernels.forward import Blocks, Scratch, Shape, forward
-from engine.kernels.linear import ROWS
 from engine.models.progress import Progress, Report, silent
 
 PIECE = 128
@@ -116,14 +116,15 @@ class CpuExecutor:
         self._rope.reach(int(positions.max()) + 1)
         first = count if first_logits is None else first_logits
         wanted = count - first
-        logits = np.empty(-(-wanted // ROWS) * ROWS * self._shape.vocab_padded, np.float32)
+        logits = np.empty(wanted * self._shape.vocab_padded, np.float32)
         places = positions.astype(np.int64)
         owners = turns.astype(np.int64)
         forward(
-            tokens.astype(np.int64), places, owners, table, row_groups(places, owners), self._rope.cos.numpy(),
-            self._rope.sin.numpy(), self._shape, self._weights, self._scratch, arena_blocks(arena), first, logits,
+            tokens.astype(np.int64), places, owners, table, share_out(places, owners, wanted, self._shape),
+            self._rope.cos.numpy(), self._rope.sin.numpy(), self._shape, self._weights, self._scratch,
+            arena_blocks(arena), first, logits,
         )  # fmt: skip
-        return logits.reshape(-1, self._shape.vocab_padded)[:wanted, : self.config.vocab_size]
+        return logits.reshape(wanted, self._shape.vocab_padded)[:, : self.config.vocab_size]
 
 
 def _scratch(shape: Shape) -> Scratch:
@@ -141,23 +142,6 @@ def _scratch(shape: Shape) -> Scratch:
         inner=floats(shape.inner),
         attend=torch.zeros(numba.get_num_threads(), scratch_floats(group, shape.padded)).numpy(),
     )
-
-
-def row_groups(positions: np.ndarray, turns: np.ndarray) -> np.ndarray:
-    """int64 (groups, 3): first row, rows (at most GROUP neighbours of one turn), turn; the longest context first."""
-    groups = []
-    first = 0
-    for row in range(1, positions.size + 1):
-        if (
-            row == positions.size
-            or row - first == GROUP
-            or turns[row] != turns[first]
-            or positions[row] < positions[row - 1]
-        ):
-            groups.append((first, row - first, turns[first]))
-            first = row
-    groups.sort(key=lambda group: -positions[group[0] + group[1] - 1])
-    return np.array(groups, np.int64).reshape(-1, 3)
 
 
 def arena_blocks(arena: ArenaView) -> Blocks:

@@ -99,10 +99,11 @@ KINDS = [(FAST, KVDtype.FP16), (FAST, KVDtype.Q8), (EXACT, KVDtype.FP32)]
 
 @pytest.mark.parametrize(("executor", "dtype"), [*KINDS, (TORCH_FAST, KVDtype.Q8)])
 def test_a_row_has_the_same_bits_in_every_batch_and_beside_prefill(executor: Executor, dtype: KVDtype) -> None:
-    """Turns of 1 to 170 tokens: the row of each alone, in batches of 1 to 20, and after chunks of another turn."""
-    view = arena(executor, dtype, 200)
-    blocks = scattered(200, 200)
-    lengths = [1, 15, 16, 17, 31, 32, 33, 40, 47, 48, 63, 64, 65, 80, 100, 127, 128, 129, 150, 170]
+    """Turns of 1 to 1,000 tokens, below, at and above the kernels' span: the row of each alone, in batches of 1 to 22,
+    and after chunks of another turn."""
+    view = arena(executor, dtype, 320)
+    blocks = scattered(320, 320)
+    lengths = [1, 15, 16, 17, 31, 32, 33, 40, 47, 48, 63, 64, 65, 80, 100, 127, 128, 129, 255, 256, 257, 515, 1000]
     tables, at = [], 0
     for turn, length in enumerate(lengths):
         count = -(-(length + 1) // BLOCK_SIZE)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from engine.kernels.linear import gated, linear, linear_add, rms_norm
+from engine.kernels.linear import MOST_ROWS, gated, linear, linear_add, rms_norm, row_blocks
 
 
 def _tiles(w: np.ndarray) -> np.ndarray:
@@ -22,11 +22,11 @@ def test_linear_is_the_product_by_scale_and_bias(kind: type) -> None:
     x, w = rng.standard_normal((8, 48), np.float32), _weights(rng, kind, 80, 48)
     scale, bias = rng.random(80, np.float32), rng.standard_normal(80, np.float32)
     y = np.full((8, 80), np.nan, np.float32)
-    linear(x.reshape(-1), 8, 48, _tiles(w), 0, scale, bias, 0, 80, y.reshape(-1))
+    linear(x.reshape(-1), row_blocks(8), 48, _tiles(w), 0, scale, bias, 0, 80, y.reshape(-1))
     wanted = x.astype(np.float64) @ w.T.astype(np.float64) * scale + bias
     np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-3)
     before = y.copy()
-    linear_add(x.reshape(-1), 8, 48, _tiles(w), 0, scale, 0, 80, y.reshape(-1))
+    linear_add(x.reshape(-1), row_blocks(8), 48, _tiles(w), 0, scale, 0, 80, y.reshape(-1))
     np.testing.assert_allclose(y, before + wanted - bias, rtol=1e-5, atol=1e-3)
 
 
@@ -37,7 +37,7 @@ def test_gated_is_silu_of_gate_times_up_and_survives_large_gates(kind: type) -> 
     x[0] *= 100
     scale = np.full(64, 0.01, np.float32)
     y = np.empty((4, 32), np.float32)
-    gated(x.reshape(-1), 4, 32, _tiles(w), 0, scale, 0, 32, y.reshape(-1))
+    gated(x.reshape(-1), row_blocks(4), 32, _tiles(w), 0, scale, 0, 32, y.reshape(-1))
     gate, up = np.split(x.astype(np.float64) @ w.T.astype(np.float64) * 0.01, 2, axis=1)
     with np.errstate(over="ignore"):
         wanted = gate / (1 + np.exp(-gate)) * up
@@ -45,21 +45,34 @@ def test_gated_is_silu_of_gate_times_up_and_survives_large_gates(kind: type) -> 
     np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_a_row_has_the_same_bits_in_any_place_and_batch() -> None:
+@pytest.mark.parametrize("kind", [np.int8, np.float32])
+def test_a_row_has_the_same_bits_in_any_place_batch_and_block(kind: type) -> None:
+    """Seven tiles, so that one stands without a neighbour."""
     rng = np.random.default_rng(2)
-    x, w = rng.standard_normal((64, 576), np.float32), _weights(rng, np.int8, 96, 576)
-    scale, bias = rng.random(96, np.float32), rng.standard_normal(96, np.float32)
+    x, w = rng.standard_normal((64, 576), np.float32), _tiles(_weights(rng, kind, 112, 576))
+    scale, bias = rng.random(112, np.float32), rng.standard_normal(112, np.float32)
 
-    def run(rows: np.ndarray) -> np.ndarray:
-        y = np.empty((rows.shape[0], 96), np.float32)
-        linear(rows.reshape(-1), rows.shape[0], 576, _tiles(w), 0, scale, bias, 0, 96, y.reshape(-1))
-        return y
+    def run(rows: np.ndarray, blocks: np.ndarray) -> list[np.ndarray]:
+        y, added = np.empty((rows.shape[0], 112), np.float32), np.ones((rows.shape[0], 112), np.float32)
+        through = np.empty((rows.shape[0], 48), np.float32)
+        linear(rows.reshape(-1), blocks, 576, w, 0, scale, bias, 0, 112, y.reshape(-1))
+        linear_add(rows.reshape(-1), blocks, 576, w, 0, scale, 0, 112, added.reshape(-1))
+        gated(rows.reshape(-1), blocks, 576, w, 0, scale, 0, 48, through.reshape(-1))
+        return [y, added, through]
 
-    full = run(x)
-    for row in (0, 1, 2, 3, 17, 63):
-        alone = np.zeros((4, 576), np.float32)
-        alone[row % 4] = x[row]
-        assert np.array_equal(run(alone)[row % 4], full[row])
+    full = run(x, row_blocks(64))
+    for size in range(1, MOST_ROWS + 1):
+        for first in (0, 1, 5, 64 - size):
+            part = slice(first, first + size)
+            for alone, among in zip(run(x[part], np.array([[0, size]])), full, strict=True):
+                assert np.array_equal(alone, among[part])
+
+
+def test_blocks_hold_every_row_once_and_no_more_than_most() -> None:
+    for rows in range(200):
+        blocks = row_blocks(rows)
+        assert [row for first, count in blocks for row in range(first, first + count)] == list(range(rows))
+        assert all(1 <= count <= MOST_ROWS for _, count in blocks)
 
 
 def test_a_layer_is_found_behind_the_layers_before_it() -> None:
@@ -67,8 +80,8 @@ def test_a_layer_is_found_behind_the_layers_before_it() -> None:
     x, w = rng.standard_normal((4, 16), np.float32), _weights(rng, np.int8, 64, 16)
     one, none = np.ones(64, np.float32), np.zeros(64, np.float32)
     both, second = np.empty((4, 64), np.float32), np.empty((4, 32), np.float32)
-    linear(x.reshape(-1), 4, 16, _tiles(w), 0, one, none, 0, 64, both.reshape(-1))
-    linear(x.reshape(-1), 4, 16, _tiles(w), 32 * 16, one, none, 32, 32, second.reshape(-1))
+    linear(x.reshape(-1), row_blocks(4), 16, _tiles(w), 0, one, none, 0, 64, both.reshape(-1))
+    linear(x.reshape(-1), row_blocks(4), 16, _tiles(w), 32 * 16, one, none, 32, 32, second.reshape(-1))
     assert np.array_equal(both[:, 32:], second)
 
 
