@@ -71,7 +71,7 @@ def _products(
 
 @intrinsic(prefer_literal=True)
 def _tiles(typing_context, rows, tiles, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs):
-    """y = x w scale + add for `rows` rows and `tiles` neighbouring tiles, both literal; `add_step`: between add's rows."""
+    """y = x w scale + add for `rows` rows and `tiles` neighbouring tiles, both literal; `add_step`: from row to row."""
     signature = types.void(
         rows, tiles, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs
     )  # fmt: skip
