@@ -7,6 +7,7 @@ instant at which its answer changes by time alone.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
 from engine.costs import Costs
@@ -14,6 +15,8 @@ from engine.knobs import Knobs
 from engine.view import Drop, MemoryView, Reason, SwapOut, TurnView
 
 Move = SwapOut | Drop
+
+_BY_ID, _BY_LENGTH = attrgetter("id"), attrgetter("priority", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,11 @@ class TierPolicy(Protocol):
 def longest_first(turn: TurnView) -> tuple[int, int, int]:
     """Background before foreground, then the longest context, then id."""
     return (-turn.priority, -turn.tokens, turn.id)
+
+
+def by_longest(turns: Iterable[TurnView]) -> list[TurnView]:
+    """As sorted by `longest_first`; two stable sorts whose keys cost no call of Python each."""
+    return sorted(sorted(turns, key=_BY_ID), key=_BY_LENGTH, reverse=True)
 
 
 def out_or_drop(turn: TurnView, reason: Reason, memory: MemoryView, host_free: int) -> Move:

@@ -6,9 +6,12 @@ its blocks. vLLM does so when a step finds no block; here the watermarks ask for
 """
 
 from dataclasses import replace
+from operator import attrgetter
 
 from engine.policies.base import Move, Relief, Situation, leave_in_order
 from engine.view import Drop, Reason, TurnView
+
+_ARRIVAL = attrgetter("priority", "arrived_at", "id")
 
 
 class RecomputeOnly:
@@ -19,12 +22,8 @@ class RecomputeOnly:
         need = replace(situation.need, long=0)
         if need.most <= 0:
             return Relief()
-        order = sorted(situation.parked, key=_latest_first)
+        order = sorted(situation.parked, key=_ARRIVAL, reverse=True)
         return Relief(leave_in_order(order, replace(situation, need=need), _drop))
-
-
-def _latest_first(turn: TurnView) -> tuple[int, float, int]:
-    return (-turn.priority, -turn.arrived_at, -turn.id)
 
 
 def _drop(turn: TurnView, reason: Reason) -> Move:
