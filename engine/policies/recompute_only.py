@@ -6,12 +6,9 @@ its blocks. vLLM does so when a step finds no block; here the watermarks ask for
 """
 
 from dataclasses import replace
-from operator import attrgetter
 
-from engine.policies.base import Move, Relief, Situation, leave_in_order
+from engine.policies.base import ARRIVAL, ID, PRIORITY, Move, Relief, Situation, leave_in_order
 from engine.view import Drop, Reason, TurnView
-
-_ARRIVAL = attrgetter("priority", "arrived_at", "id")
 
 
 class RecomputeOnly:
@@ -22,7 +19,9 @@ class RecomputeOnly:
         need = replace(situation.need, long=0)
         if need.most <= 0:
             return Relief()
-        order = sorted(situation.parked, key=_ARRIVAL, reverse=True)
+        order = sorted(situation.parked, key=ID, reverse=True)
+        order.sort(key=ARRIVAL, reverse=True)
+        order.sort(key=PRIORITY, reverse=True)
         return Relief(leave_in_order(order, replace(situation, need=need), _drop))
 
 
