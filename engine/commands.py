@@ -136,6 +136,7 @@ class Commands:
         core.ledger.close_interval(turn, core.clock.now())
         turn.held = False
         turn.queued_since = core.clock.now()
+        core.ledger.changed(turn)
         core.event(EventKind.RESUME, author, f"{turn.agent} may go on", turn)
         return f"{turn.agent} may go on"
 
@@ -272,6 +273,7 @@ class Commands:
             self._core.ledger.move(turn, now, phase=Phase.PAUSED)
         self._core.ledger.close_interval(turn, now)
         turn.held = True
+        self._core.ledger.changed(turn)
 
     def _hold_after_move(self, turn: LiveTurn, now: float, running: bool) -> None:
         """A turn moved by hand stays there until it is resumed by hand; a blocked one comes back with its result."""

@@ -166,6 +166,7 @@ class Core:
         self.end_recompute(turn)
         tokens = self.backend.holding(turn.id).kv_tokens
         self.backend.drop(turn.id)
+        self.ledger.changed(turn)
         self.ledger.move(turn, now, tier=Tier.DROPPED if tokens else Tier.NONE)
         self.count(drops=1)
         self.event(

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from engine.backends.base import Backend
+from engine.backends.base import Backend, Holding
 from engine.clock import EngineClock
 from engine.control import Listener
 from engine.errors import UnknownTurn
@@ -24,7 +24,8 @@ class LiveTurn:
     """One live turn. `tokens`: prompt plus generated; `generated`: since the last stop, at most `max_tokens`;
     `asked_at`: when the client last asked (submit or tool result), until the first token answers it;
     `computed_once`: the longest context whose KV was ever computed, to tell recompute from prefill; `again_tokens`,
-    `again_s`: what of it the recompute under way has computed so far, and the seconds of those steps."""
+    `again_s`: what of it the recompute under way has computed so far, and the seconds of those steps; `seen`: how the
+    governor saw it last and what it held then, None: it has changed since, or holds a slot."""
 
     id: TurnId
     request: TurnRequest
@@ -54,6 +55,7 @@ class LiveTurn:
     again_tokens: int = 0
     again_s: float = 0.0
     past: History = field(default_factory=History)
+    seen: tuple[TurnView, Holding] | None = None
 
     @property
     def agent(self) -> str:
@@ -71,7 +73,8 @@ class LiveTurn:
 @dataclass(slots=True)
 class Ledger:
     """Live turns by id, in order of arrival. Every change of phase, tier or tool goes through `move`, which closes the
-    interval that ends there. `scale`: card bytes per byte of KV on this machine. `late`: the last few that ended."""
+    interval that ends there; what else changes a turn without a slot, or its KV, says so with `changed`. `scale`: card
+    bytes per byte of KV on this machine. `late`: the last few that ended."""
 
     clock: EngineClock
     backend: Backend
@@ -113,6 +116,7 @@ class Ledger:
         if (phase, tier, tool) == (turn.phase, turn.tier, turn.tool):
             return
         self.close_interval(turn, now)
+        self.changed(turn)
         if phase is not turn.phase:
             wanted = turn.phase in (Phase.WAITING, Phase.PAUSED)
             turn.phase, turn.phase_since = phase, now
@@ -121,6 +125,10 @@ class Ledger:
         if tier is not turn.tier:
             turn.tier, turn.tier_since = tier, now
         turn.tool = tool
+
+    def changed(self, turn: LiveTurn) -> None:
+        """The turn is not as it was seen."""
+        turn.seen = None
 
     def close_interval(self, turn: LiveTurn, now: float) -> None:
         """Write down the span since the last mark, as it was."""
@@ -166,7 +174,12 @@ class Ledger:
             del self.ended[next(iter(self.ended))]
 
     def view(self, evicting: bool) -> View:
-        return View(tuple(self._turn_view(t) for t in self), self.memory_view(), evicting)
+        turns = self.turns.values()
+        return View(tuple([(t.seen or self._look(t))[0] for t in turns]), self.memory_view(), evicting)
+
+    def holding(self, turn: LiveTurn) -> Holding:
+        """What a live turn holds."""
+        return (turn.seen or self._look(turn))[1]
 
     def memory_view(self) -> MemoryView:
         m = self.backend.memory()
@@ -180,9 +193,10 @@ class Ledger:
             host_unit_bytes=m.host_unit_bytes,
         )
 
-    def _turn_view(self, turn: LiveTurn) -> TurnView:
+    def _look(self, turn: LiveTurn) -> tuple[TurnView, Holding]:
+        """Kept until the turn changes; of a turn with a slot, which changes with each step, never kept."""
         held = self.backend.holding(turn.id)
-        return TurnView(
+        view = TurnView(
             id=turn.id,
             priority=turn.priority,
             phase=turn.phase,
@@ -198,6 +212,9 @@ class Ledger:
             held=turn.held,
             tool=turn.tool,
         )
+        if not turn.phase.running:
+            turn.seen = view, held
+        return view, held
 
     def _block_bytes(self) -> int:
         return self.backend.block_bytes_at(self.backend.kv_dtype)

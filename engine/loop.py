@@ -7,7 +7,6 @@ from engine.backends.base import StepPlan, StepResult, TurnStep
 from engine.commands import block_turn
 from engine.core import Core
 from engine.events import EventKind
-from engine.geometry import blocks_for
 from engine.governor import decide
 from engine.ledger import LiveTurn
 from engine.turn import Finish, Phase, Tier
@@ -113,6 +112,8 @@ class Loop:
         core = self._core
         now = core.clock.now()
         core.stats.tokens(now, result.prefill_tokens, result.decode_tokens)
+        core.count(generated_tokens=sum(done.sampled is not None for done in result.turns))
+        longest = self._longest()
         for turn_id in result.preempted:
             turn = core.ledger.find(turn_id)
             core.preempt(turn, now, "by the backend itself", author=core.backend.name)
@@ -124,9 +125,14 @@ class Loop:
                 core.event(EventKind.FAIL, "engine", f"{turn.agent}: {done.error}", turn)
                 core.end(turn, now, Phase.FAILED, Finish.ERROR, done.error)
             else:
-                self._advance(turn, done, now, result.seconds)
+                self._advance(turn, done, now, result.seconds, longest)
 
-    def _advance(self, turn: LiveTurn, done: TurnStep, now: float, seconds: float) -> None:
+    def _longest(self) -> int:
+        """Tokens of a turn that neither the model's context nor the whole arena can take one more of."""
+        backend = self._core.backend
+        return min(backend.max_context, backend.memory().blocks_total * backend.block_size)
+
+    def _advance(self, turn: LiveTurn, done: TurnStep, now: float, seconds: float, longest: int) -> None:
         core = self._core
         kv_tokens = core.backend.holding(turn.id).kv_tokens
         again = max(0, min(turn.computed_once, kv_tokens) - (kv_tokens - done.computed))
@@ -141,9 +147,8 @@ class Loop:
         turn.tokens.append(done.sampled)
         turn.generated += 1
         turn.generated_total += 1
-        core.count(generated_tokens=1)
         self._time_token(turn, now)
-        ended = self._finish_reason(turn, done.sampled)
+        ended = self._finish_reason(turn, done.sampled, longest)
         text = "" if ended is Finish.STOP and self._is_eos(turn, done.sampled) else turn.output.feed(done.sampled)
         if ended is None and turn.output.stopped:
             ended = Finish.STOP
@@ -160,12 +165,10 @@ class Loop:
             stats.next_token(now, now - turn.last_token_at)
         turn.last_token_at = now
 
-    def _finish_reason(self, turn: LiveTurn, token: int) -> Finish | None:
-        backend = self._core.backend
+    def _finish_reason(self, turn: LiveTurn, token: int, longest: int) -> Finish | None:
         if self._is_eos(turn, token):
             return Finish.STOP
-        full = blocks_for(len(turn.tokens) + 1, backend.block_size) > backend.memory().blocks_total
-        if turn.generated >= turn.max_tokens or len(turn.tokens) >= backend.max_context or full:
+        if turn.generated >= turn.max_tokens or len(turn.tokens) >= longest:
             return Finish.LENGTH
         return None
 

@@ -14,6 +14,11 @@ from engine.turn import Phase, Tier
 
 SAMPLE_EVERY_S = 0.25
 
+# As in turn.py: asked for each turn.
+_WAITING, _PAUSED, _BLOCKED = Phase.WAITING, Phase.PAUSED, Phase.BLOCKED
+_HOST, _DROPPED = Tier.HOST, Tier.DROPPED
+_NOTHING = Holding(0, 0)
+
 
 class Publisher:
     """`card`: the card whose scale the page may show, from the arena's bytes. `average_tokens`: of a paused turn, for
@@ -115,12 +120,14 @@ def other_dtype(dtype: KVDtype) -> KVDtype:
 
 def _bands(core: Core, memory: DeviceMemory) -> Bands:
     running, paused, blocked, forced = (_Band() for _ in range(4))
+    block_size, holding = core.backend.block_size, core.ledger.holding
     for turn in core.ledger:
-        held = core.backend.holding(turn.id)
-        band = running if turn.phase.running else blocked if turn.phase is Phase.BLOCKED else paused
-        band.take(held.blocks)
-        if turn.tier in (Tier.HOST, Tier.DROPPED) and not turn.phase.running:
-            forced.take(blocks_for(held.kv_tokens or len(turn.tokens), core.backend.block_size))
+        held, phase, tier = holding(turn), turn.phase, turn.tier
+        runs = phase.running
+        if held.blocks:
+            (running if runs else blocked if phase is _BLOCKED else paused).take(held.blocks)
+        if (tier is _HOST or tier is _DROPPED) and not runs:
+            forced.take(blocks_for(held.kv_tokens or len(turn.tokens), block_size))
     other = other_dtype(core.backend.kv_dtype)
     accounted = memory.weights_bytes + memory.runtime_bytes + memory.arena_bytes
     return Bands(
@@ -167,13 +174,15 @@ def _paused_fit(core: Core, memory: DeviceMemory, average_tokens: int) -> tuple[
 
 def turn_row(core: Core, turn: LiveTurn, at: float, block_bytes: int) -> TurnRow:
     """`at`: engine clock. A turn that has ended holds nothing."""
-    held = Holding(0, 0) if turn.phase.ended else core.backend.holding(turn.id)
-    queued = turn.phase in (Phase.WAITING, Phase.PAUSED) and not turn.held
+    phase, since = turn.phase, turn.phase_since
+    held = _NOTHING if phase.ended else core.ledger.holding(turn)
+    queued = (phase is _WAITING or phase is _PAUSED) and not turn.held
+    request = turn.request
     return TurnRow(
         id=turn.id,
-        agent=turn.agent,
-        priority=turn.priority,
-        phase=turn.phase,
+        agent=request.agent,
+        priority=request.priority,
+        phase=phase,
         tier=turn.tier,
         tool=turn.tool,
         held=turn.held,
@@ -182,7 +191,7 @@ def turn_row(core: Core, turn: LiveTurn, at: float, block_bytes: int) -> TurnRow
         kv_tokens=held.kv_tokens,
         kv_bytes=held.blocks * block_bytes,
         host_bytes=held.host_bytes,
-        in_phase_s=at - turn.phase_since,
+        in_phase_s=at - since,
         queued_s=at - turn.queued_since if queued else 0.0,
         preemptions=turn.preemptions,
         swaps=turn.swaps,

@@ -33,12 +33,22 @@ class Phase(StrEnum):
 
     @property
     def ended(self) -> bool:
-        return self in (Phase.DONE, Phase.FAILED, Phase.CANCELLED)
+        return self is _DONE or self is _FAILED or self is _CANCELLED
 
     @property
     def running(self) -> bool:
         """Holds a slot."""
-        return self in (Phase.PREFILL, Phase.DECODE)
+        return self is _DECODE or self is _PREFILL
+
+
+# Asked for each turn at each step: a name of the module is found sooner than a member of its class.
+_PREFILL, _DECODE, _DONE, _FAILED, _CANCELLED = (
+    Phase.PREFILL,
+    Phase.DECODE,
+    Phase.DONE,
+    Phase.FAILED,
+    Phase.CANCELLED,
+)
 
 
 class Tier(StrEnum):

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 from enum import IntEnum
 
 from engine.governor.board import Board, freed
-from engine.governor.timing import aged_in, in_quantum, place, returns_at, slot_since, starving
+from engine.governor.timing import STARVE_AFTER_S, aged_in, in_quantum, place, returns_at, slot_since, starving
 from engine.policies.base import Move, Need
 from engine.turn import Priority
 from engine.view import Reason, TurnView
+
+# As in board.py.
+_FOREGROUND, _BACKGROUND = Priority.FOREGROUND, Priority.BACKGROUND
 
 
 class Gate(IntEnum):
@@ -39,7 +42,9 @@ def admit(board: Board) -> TurnView | None:
 def _admit_foreground(board: Board, toll: bool) -> tuple[Gate, TurnView | None]:
     """In order. Waiting for a slot closes no gate: there is no slot then to pass it by."""
     gate, head = Gate.OPEN, None
-    for turn in sorted((t for t in board.waiting.values() if t.priority is Priority.FOREGROUND), key=place):
+    order = sorted([t for t in board.waiting.values() if t.priority is _FOREGROUND], key=place)
+    victims = _victims(board) if order else []
+    for turn in order:
         if gate is Gate.CLOSED:
             break
         if gate is Gate.IN_PLACE:
@@ -47,7 +52,7 @@ def _admit_foreground(board: Board, toll: bool) -> tuple[Gate, TurnView | None]:
                 board.start(turn)
             continue
         now_here = board.waiting[turn.id]
-        outcome = Outcome.NO_ROOM if turn.id in board.touched else _start_foreground(board, now_here, toll)
+        outcome = Outcome.NO_ROOM if turn.id in board.touched else _start_foreground(board, now_here, victims, toll)
         if outcome is Outcome.NO_SLOT:
             break
         if outcome is Outcome.NO_ROOM:
@@ -59,28 +64,34 @@ def _gate_behind(board: Board, turn: TurnView) -> Gate:
     return Gate.CLOSED if starving(turn, board.now) else Gate.IN_PLACE
 
 
-def _start_foreground(board: Board, turn: TurnView, toll: bool) -> Outcome:
-    """With as few victims as it takes, all parked turns leaving first. `toll`: it passes a starving turn and so must
-    take the slot and room of a victim."""
-    victims = _victims(board)
+def _start_foreground(board: Board, turn: TurnView, victims: list[TurnView], toll: bool) -> Outcome:
+    """With as few of the first `victims` as it takes, all parked turns leaving first; those taken leave the list.
+    `toll`: it passes a starving turn and so must take the slot and room of a victim."""
     fewest = 1 if toll or board.slots <= 0 else 0
     if fewest > len(victims):
         return Outcome.NO_SLOT
-    parked = board.parked(settled=False, but=turn.id)
-    movable = sum(t.blocks for t in parked)
-    for count in range(fewest, len(victims) + 1):
-        taken = victims[:count]
-        short = board.wants(turn) - board.spare - sum(board.wants(t) for t in taken)
+    offered = board.parked(settled=False, but=turn.id)
+    movable = sum([t.blocks for t in offered])
+    short = board.wants(turn) - board.spare
+    for count in range(len(victims) + 1):
+        if count:
+            last = victims[count - 1]
+            short -= board.wants(last)
+            movable += last.blocks
+            if last.blocks:
+                offered.append(last)
+        if count < fewest:
+            continue
         moves: tuple[Move, ...] = ()
         if short > 0:
-            if movable + sum(t.blocks for t in taken) < short:
+            if movable < short:
                 continue
-            offered = parked + [t for t in taken if t.blocks]
             moves = board.ask(offered, Need(hard=short))
             if freed(moves, offered) < short:
                 continue
-        for victim in taken:
+        for victim in victims[:count]:
             board.preempt(victim, turn.id, Reason.ADMISSION)
+        del victims[:count]
         board.move(moves)
         board.start(turn)
         return Outcome.STARTED
@@ -90,19 +101,21 @@ def _start_foreground(board: Board, turn: TurnView, toll: bool) -> Outcome:
 def _admit_background(board: Board, gate: Gate, head: TurnView | None) -> TurnView | None:
     """In order, while there are slots. A turn that must wait out its dwell keeps its slot and room meanwhile."""
     kept_slots = kept_blocks = 0
+    now, touched = board.now, board.touched
+    in_place, closed = Gate.IN_PLACE, Gate.CLOSED
     for turn in _background(board):
-        if gate is Gate.CLOSED or board.slots <= kept_slots:
+        if gate is closed or board.slots <= kept_slots:
             break
         back = returns_at(turn)
-        if turn.id in board.touched or (back is not None and board.now < back):
+        if turn.id in touched or (back is not None and now < back):
             if back is not None:
                 board.wake(back)
             kept_slots += 1
             kept_blocks += board.wants(turn)
             if kept_blocks > board.spare:
-                gate = Gate.IN_PLACE
-        elif gate is Gate.IN_PLACE:
-            if _fits_in_place(board, turn, kept_blocks):
+                gate = in_place
+        elif gate is in_place:
+            if turn.blocks and _fits_in_place(board, turn, kept_blocks):
                 board.start(turn)
         elif not _start_background(board, turn, kept_blocks):
             gate = _gate_behind(board, turn)
@@ -134,9 +147,15 @@ def _fits_in_place(board: Board, turn: TurnView, kept_blocks: int) -> bool:
 def _background(board: Board) -> Iterator[TurnView]:
     """Starving turns, the longest wait first, then the others in their places; each as it now stands."""
     now = board.now
-    waiting = [t for t in board.waiting.values() if t.priority is Priority.BACKGROUND]
-    aged = sorted((t for t in waiting if starving(t, now)), key=lambda t: (t.queued_since, t.id))
-    for turn in aged + sorted((t for t in waiting if not starving(t, now)), key=place):
+    aged: list[TurnView] = []
+    others: list[TurnView] = []
+    for turn in board.waiting.values():
+        if turn.priority is _BACKGROUND:
+            (aged if now >= turn.queued_since + STARVE_AFTER_S else others).append(turn)
+    for turn in sorted(aged, key=_longest_wait):
+        yield board.waiting[turn.id]
+    # Only now, as whoever asks may have had enough.
+    for turn in sorted(others, key=place):
         yield board.waiting[turn.id]
 
 
@@ -145,20 +164,24 @@ def _lifted(board: Board) -> TurnView | None:
     now = board.now
     if _guarded(board) is not None:
         return None
-    ready = (
+    ready = [
         t
         for t in board.waiting.values()
-        if t.priority is Priority.BACKGROUND
-        and starving(t, now)
+        if t.priority is _BACKGROUND
+        and now >= t.queued_since + STARVE_AFTER_S
         and t.id not in board.touched
         and now >= (returns_at(t) or now)
-    )
-    return min(ready, key=lambda t: (t.queued_since, t.id), default=None)
+    ]
+    return min(ready, key=_longest_wait, default=None)
+
+
+def _longest_wait(turn: TurnView) -> tuple[float, int]:
+    return (turn.queued_since, turn.id)
 
 
 def _guarded(board: Board) -> TurnView | None:
     """The one aged turn that nobody may preempt: the first that got its slot and has not had its share."""
-    aged = (t for t in board.running.values() if t.priority is Priority.BACKGROUND and t.id not in board.started)
+    aged = (t for t in board.running.values() if t.priority is _BACKGROUND and t.id not in board.started)
     return min(
         (t for t in aged if aged_in(t, board.knobs, board.now)), key=lambda t: (slot_since(t), t.id), default=None
     )
@@ -171,7 +194,7 @@ def _victims(board: Board) -> list[TurnView]:
         (
             t
             for t in board.running.values()
-            if t.priority is Priority.BACKGROUND
+            if t.priority is _BACKGROUND
             and t.id not in board.started
             and (guarded is None or t.id != guarded.id)
             and not in_quantum(t, board.knobs, board.now)

@@ -16,7 +16,8 @@ def end_the_lost(board: Board) -> None:
         due = turn.phase_since + limit
         if now >= due:
             due = _abandon(board, turn, limit)
-        soonest = min(soonest, due)
+        if due < soonest:
+            soonest = due
     board.wake(soonest)
     capacity = board.total * board.block_size
     for turn in [t for t in (*board.waiting.values(), *board.running.values()) if t.tokens > capacity]:

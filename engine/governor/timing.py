@@ -4,6 +4,15 @@ from engine.knobs import Knobs
 from engine.turn import Phase, Priority, Tier
 from engine.view import TurnView
 
+# Asked for each turn at each boundary: a name of the module is found sooner than a member of its class.
+_PAUSED, _PREFILL, _BACKGROUND, _HOST, _DROPPED = (
+    Phase.PAUSED,
+    Phase.PREFILL,
+    Priority.BACKGROUND,
+    Tier.HOST,
+    Tier.DROPPED,
+)
+
 TIER_DWELL_S = 1.0
 STARVE_AFTER_S = 20.0
 FAIL_AFTER = 4.0
@@ -12,7 +21,7 @@ FAIL_AFTER = 4.0
 def place(turn: TurnView) -> tuple[float, int]:
     """Its place among turns of one priority: a preempted turn keeps the place of its arrival, others stand where they
     began to wait."""
-    return (turn.arrived_at if turn.phase is Phase.PAUSED else turn.queued_since, turn.id)
+    return (turn.arrived_at if turn.phase is _PAUSED else turn.queued_since, turn.id)
 
 
 def starving(turn: TurnView, now: float) -> bool:
@@ -21,8 +30,8 @@ def starving(turn: TurnView, now: float) -> bool:
 
 def returns_at(turn: TurnView) -> float | None:
     """When a background turn out of the arena may come back; None: it is not out, or a person waits for it."""
-    out = turn.tier is Tier.HOST or turn.tier is Tier.DROPPED
-    return turn.tier_since + TIER_DWELL_S if out and turn.priority is Priority.BACKGROUND else None
+    out = turn.tier is _HOST or turn.tier is _DROPPED
+    return turn.tier_since + TIER_DWELL_S if out and turn.priority is _BACKGROUND else None
 
 
 def slot_since(turn: TurnView) -> float:
@@ -40,4 +49,4 @@ def aged_in(turn: TurnView, knobs: Knobs, now: float) -> bool:
     """Runs because it had waited long enough, and has not had its share yet: its prefill, then `min_quantum_s`."""
     if slot_since(turn) < turn.queued_since + STARVE_AFTER_S:
         return False
-    return turn.phase is Phase.PREFILL or now < turn.phase_since + knobs.min_quantum_s
+    return turn.phase is _PREFILL or now < turn.phase_since + knobs.min_quantum_s

@@ -7,6 +7,7 @@ instant at which its answer changes by time alone.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
 from engine.costs import Costs
@@ -14,6 +15,9 @@ from engine.knobs import Knobs
 from engine.view import Drop, MemoryView, Reason, SwapOut, TurnView
 
 Move = SwapOut | Drop
+
+_WATERMARK, _LONG = Reason.WATERMARK, Reason.LONG
+ID, PRIORITY, TOKENS, ARRIVAL = map(attrgetter, ("id", "priority", "tokens", "arrived_at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,14 @@ def longest_first(turn: TurnView) -> tuple[int, int, int]:
     return (-turn.priority, -turn.tokens, turn.id)
 
 
+def by_longest(turns: Iterable[TurnView]) -> list[TurnView]:
+    """As sorted by `longest_first`: stable sorts, the last key first, which call no Python for each turn."""
+    order = sorted(turns, key=ID)
+    order.sort(key=TOKENS, reverse=True)
+    order.sort(key=PRIORITY, reverse=True)
+    return order
+
+
 def out_or_drop(turn: TurnView, reason: Reason, memory: MemoryView, host_free: int) -> Move:
     """To the host pool if a copy fits in its `host_free` bytes, else dropped."""
     return SwapOut(turn.id, reason) if memory.host_bytes(turn.blocks) <= host_free else Drop(turn.id, reason)
@@ -83,17 +95,18 @@ def leave_in_order(
     order: Iterable[TurnView], situation: Situation, move: Callable[[TurnView, Reason], Move]
 ) -> tuple[Move, ...]:
     """Walk `order` until every need is met. The reason of each move is the strongest need still open."""
-    need, freed = situation.need, 0
+    need, freed, long = situation.need, 0, situation.knobs.long_turn_tokens
+    most, hard, soft = need.most, need.hard, need.soft
     moves: list[Move] = []
     for turn in order:
-        if freed >= need.most:
+        if freed >= most:
             break
-        if freed < need.hard:
+        if freed < hard:
             reason = need.reason
-        elif freed < need.soft:
-            reason = Reason.WATERMARK
-        elif turn.tokens >= situation.knobs.long_turn_tokens:
-            reason = Reason.LONG
+        elif freed < soft:
+            reason = _WATERMARK
+        elif turn.tokens >= long:
+            reason = _LONG
         else:
             continue
         moves.append(move(turn, reason))

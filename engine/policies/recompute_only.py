@@ -7,7 +7,7 @@ its blocks. vLLM does so when a step finds no block; here the watermarks ask for
 
 from dataclasses import replace
 
-from engine.policies.base import Move, Relief, Situation, leave_in_order
+from engine.policies.base import ARRIVAL, ID, PRIORITY, Move, Relief, Situation, leave_in_order
 from engine.view import Drop, Reason, TurnView
 
 
@@ -19,12 +19,10 @@ class RecomputeOnly:
         need = replace(situation.need, long=0)
         if need.most <= 0:
             return Relief()
-        order = sorted(situation.parked, key=_latest_first)
+        order = sorted(situation.parked, key=ID, reverse=True)
+        order.sort(key=ARRIVAL, reverse=True)
+        order.sort(key=PRIORITY, reverse=True)
         return Relief(leave_in_order(order, replace(situation, need=need), _drop))
-
-
-def _latest_first(turn: TurnView) -> tuple[int, float, int]:
-    return (-turn.priority, -turn.arrived_at, -turn.id)
 
 
 def _drop(turn: TurnView, reason: Reason) -> Move:

@@ -5,7 +5,7 @@ copy costs the least beside its recompute.
 Source: swapping and recomputation as two ways out, PagedAttention (SOSP 2023) section 4.5; the order is Parkdeck's own.
 """
 
-from engine.policies.base import Move, Relief, Situation, leave_in_order, longest_first, out_or_drop
+from engine.policies.base import Move, Relief, Situation, by_longest, leave_in_order, out_or_drop
 from engine.view import Reason, SwapOut, TurnView
 
 
@@ -26,4 +26,4 @@ class WalkDown:
                 room -= memory.host_bytes(turn.blocks)
             return way
 
-        return Relief(leave_in_order(sorted(situation.parked, key=longest_first), situation, move))
+        return Relief(leave_in_order(by_longest(situation.parked), situation, move))

@@ -55,7 +55,16 @@ class Lab(Rig):
         worked = super().tick()
         self.lab_clock.at += STEP_S
         self.core.backend.check_integrity()
+        self.check_seen()
         return worked
+
+    def check_seen(self) -> None:
+        """What the ledger keeps of turns without a slot is how they are."""
+        ledger = self.core.ledger
+        kept = ledger.view(False), [ledger.holding(turn) for turn in ledger]
+        for turn in ledger:
+            ledger.changed(turn)
+        assert kept == (ledger.view(False), [ledger.holding(turn) for turn in ledger])
 
     def idle(self) -> None:
         """The clock of a lab advances by its ticks."""

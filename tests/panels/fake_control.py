@@ -431,7 +431,7 @@ def _detail(row: TurnRow, at: float, cancelled: bool) -> TurnDetail:
         for old, new, (phase, tier) in zip(ages, ages[1:], states, strict=False)
     )
     return TurnDetail(
-        row=replace(row, phase=Phase.CANCELLED, tier=Tier.NONE, kv_bytes=0, host_bytes=0) if cancelled else row,
+        row=row._replace(phase=Phase.CANCELLED, tier=Tier.NONE, kv_bytes=0, host_bytes=0) if cancelled else row,
         at_utc=at, arrived_utc=at - 120, phase_since_utc=at - 3, tier_since_utc=at - 3, queued_s=7.4, blocked_s=39.9,
         spans=spans, swapped_out=Paid(2, 1400, 36 * MIB, 0.042), swapped_in=Paid(1, 700, 18 * MIB, 0.019),
         recomputed=Paid(1, 640, 0, 1.33), prompt_tokens=len(PROMPT), prompt_end=tuple(map(ord, PROMPT)),

@@ -26,7 +26,7 @@ def rows_of(shown: turns.Table) -> list[dict[str, Any]]:
 def test_rows_stay_where_they_are_whatever_their_phase() -> None:
     snapshot = FakeControl(at=75.0).snapshot
     other = {Phase.DECODE: Phase.BLOCKED, Phase.BLOCKED: Phase.DECODE}
-    moved = tuple(dataclasses.replace(row, phase=other.get(row.phase, row.phase)) for row in snapshot.turns)
+    moved = tuple(row._replace(phase=other.get(row.phase, row.phase)) for row in snapshot.turns)
     first, then = (turns.table(dataclasses.replace(snapshot, turns=t), Scale(CARD)) for t in (snapshot.turns, moved))
     assert [row["id"] for row in rows_of(first)] == [row["id"] for row in rows_of(then)]
     assert rows_of(first)[0]["priority"] == "foreground"
@@ -69,7 +69,7 @@ def test_an_action_keeps_its_column_and_says_whether_it_applies() -> None:
     assert turns.actions(running) == (("pause", True), ("swap_out", True), ("drop", True), ("cancel", True))
     assert turns.actions(held)[0] == ("resume", True)
     assert turns.actions(parked) == (("pause", True), ("swap_out", False), ("drop", True), ("cancel", True))
-    dropped = dataclasses.replace(parked, tier=Tier.DROPPED, phase=Phase.WAITING)
+    dropped = parked._replace(tier=Tier.DROPPED, phase=Phase.WAITING)
     assert [applies for _, applies in turns.actions(dropped)] == [True, False, False, True]
 
 
@@ -138,8 +138,8 @@ def test_an_engine_in_a_long_step_does_not_hold_the_page() -> None:
 
 def test_what_is_sent_is_bounded() -> None:
     snapshot = FakeControl(at=75.0).snapshot
-    long = dataclasses.replace(snapshot.turns[1], agent="a" * 10_000, tool="t" * 10_000)
-    many = tuple(dataclasses.replace(long, id=TurnId(i)) for i in range(1_200))
+    long = snapshot.turns[1]._replace(agent="a" * 10_000, tool="t" * 10_000)
+    many = tuple(long._replace(id=TurnId(i)) for i in range(1_200))
     shown = turns.table(dataclasses.replace(snapshot, turns=many), Scale(None))
     assert (len(shown.rows), shown.unsent) == (turns.SENT_ROWS, 200)
     assert len(json.dumps(shown.rows, separators=(",", ":"))) < turns.SENT_ROWS * 320
