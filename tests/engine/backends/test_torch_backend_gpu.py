@@ -8,7 +8,7 @@ import torch
 
 from engine.backends.torch.backend import TorchBackend
 from engine.backends.torch.convert import convert_blocks
-from engine.backends.torch.copies import DeviceCopies
+from engine.backends.torch.device_copies import DeviceCopies
 from engine.geometry import BlockLayout, KVDtype
 from engine.turn import TurnId
 from tests.engine.backends.conformance import GREEDY, PrecisionSwitchConformance, leaves_nothing, run_steps
