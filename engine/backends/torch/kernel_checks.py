@@ -73,7 +73,7 @@ def mover_for(device: torch.device) -> Mover | None:
 
 
 def _pass(device: torch.device, checks: dict[str, Callable[[], float]]) -> bool:
-    if device.type == "cpu" or not has_triton():
+    if _is_cpu(device) or not has_triton():
         return False
     for name, check in checks.items():
         try:
@@ -85,6 +85,10 @@ def _pass(device: torch.device, checks: dict[str, Callable[[], float]]) -> bool:
             log.warning("Triton's kernel for %s is wrong here by %.2g, torch does its work", name, error)
             return False
     return True
+
+
+def _is_cpu(device: torch.device) -> bool:
+    return device.type == "cpu"
 
 
 def linear_error(ops: Ops, quantise: Quantise, device: torch.device, outputs: int = 96, inputs: int = 1056) -> float:
