@@ -107,7 +107,7 @@ def attend(q: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, longest:
     dim_tile = max(triton.next_power_of_2(dim), 16)
     _parts[(rows, kv_heads, parts)](
         q.contiguous(), table.contiguous(), lengths, planes.values, scales, sums, tops, totals,
-        _LOG2_E / dim**0.5, table.shape[1], parts, planes.values.stride(0), scales.stride(0),
+        _LOG2_E / dim**0.5, table.shape[1], parts, planes.values.stride(0), scales.stride(0) if q8 else 0,
         2 * planes.layer * kv_heads * block, (2 * planes.layer + 1) * kv_heads * block,
         HEADS=kv_heads, GROUP=group, DIM=dim, BLOCK=block, Q8=q8, PART=PART, TILE=_TILE,
         GROUP_TILE=max(triton.next_power_of_2(group), 16), DIM_TILE=dim_tile,

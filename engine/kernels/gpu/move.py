@@ -53,7 +53,10 @@ def _launch(
     if not starts or begin >= end:
         return
     words = block_bytes // 4
-    lines = torch.tensor([start // ALIGNED for start in starts], dtype=torch.int64).to(memory.device)
+    lines = torch.tensor([start // ALIGNED for start in starts], dtype=torch.int64)
+    if memory.device.type == "cuda":
+        # From pageable memory the upload would wait for all that its stream has queued.
+        lines = lines.pin_memory().to(memory.device, non_blocking=True)
     _move[(len(starts), triton.cdiv(words, _CHUNK))](
         _words(memory), lines, _words(staging), words, begin // 4, end // 4, OUT=out, CHUNK=_CHUNK
     )
