@@ -7,7 +7,6 @@ cores for as long as the bus takes, and go by whatever mapping of host memory ea
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import torch
@@ -52,7 +51,7 @@ class DeviceCopies:
         host = slab.numpy()
         landed = []
         try:
-            with self._on_stream():
+            with torch.cuda.stream(self._stream):
                 for units in self._pieces(job):
                     self._piece_out(memory, slab, job, units)
                     event = torch.cuda.Event()
@@ -73,7 +72,7 @@ class DeviceCopies:
         host = slab.numpy()
         checks = [self._workers.submit(verify, host, job, unit, sums) for unit in range(len(job.units))]
         try:
-            with self._on_stream():
+            with torch.cuda.stream(self._stream):
                 for units in self._pieces(job):
                     for unit in units:
                         checks[unit].result()
@@ -87,43 +86,39 @@ class DeviceCopies:
     def back_alone(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int]) -> None:
         self.back(memory, slab, job, sums)
 
-    def _on_stream(self) -> AbstractContextManager[object]:
-        return torch.cuda.stream(self._stream)
-
     def _pieces(self, job: Job) -> list[range]:
         """Units in runs that fit the staging memory."""
-        count = max(self._staging.nbytes // job.unit_bytes, 1) if self._mover else 0
-        if not count:
+        if self._mover is None:
             return list(job.groups())
+        count = max(self._staging.nbytes // job.unit_bytes, 1)
         return [range(at, min(at + count, len(job.units))) for at in range(0, len(job.units), count)]
 
     def _piece_out(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, units: range) -> None:
-        spans, runs = list(merged(job.spans(units))), self._runs(job, units)
-        if self._mover is None or not self._worth_it(spans, runs):
-            for span in spans:
-                part = memory[span.arena : span.arena + span.nbytes]
-                slab[span.slab : span.slab + span.nbytes].copy_(part, non_blocking=True)
-            return
-        self._move(self._mover.gather, memory, job, units)
-        for run in runs:
-            part = self._staging[run.arena : run.arena + run.nbytes]
-            slab[run.slab : run.slab + run.nbytes].copy_(part, non_blocking=True)
+        mover, copies = self._copies(memory, slab, job, units)
+        if mover:
+            self._move(mover.gather, memory, job, units)
+        for here, there in copies:
+            there.copy_(here, non_blocking=True)
 
     def _piece_back(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, units: range) -> None:
-        spans, runs = list(merged(job.spans(units))), self._runs(job, units)
-        if self._mover is None or not self._worth_it(spans, runs):
-            for span in spans:
-                part = slab[span.slab : span.slab + span.nbytes]
-                memory[span.arena : span.arena + span.nbytes].copy_(part, non_blocking=True)
-            return
-        for run in runs:
-            part = slab[run.slab : run.slab + run.nbytes]
-            self._staging[run.arena : run.arena + run.nbytes].copy_(part, non_blocking=True)
-        self._move(self._mover.scatter, memory, job, units)
+        mover, copies = self._copies(memory, slab, job, units)
+        for here, there in copies:
+            here.copy_(there, non_blocking=True)
+        if mover:
+            self._move(mover.scatter, memory, job, units)
 
-    def _worth_it(self, spans: Sequence[Span], runs: Sequence[Span]) -> bool:
-        """Staging saves copies, and the piece fits it."""
-        return len(runs) < len(spans) and sum(run.nbytes for run in runs) <= self._staging.nbytes
+    def _copies(
+        self, memory: torch.Tensor, slab: torch.Tensor, job: Job, units: range
+    ) -> tuple[Mover | None, list[tuple[torch.Tensor, torch.Tensor]]]:
+        """What crosses the bus, each with its bytes on the device and in the slab; and the mover, if these are bytes of
+        the staging memory: where that saves copies and the piece fits it."""
+        spans, runs = list(merged(job.spans(units))), self._runs(job, units)
+        fits = sum(run.nbytes for run in runs) <= self._staging.nbytes
+        mover = self._mover if fits and len(runs) < len(spans) else None
+        side, parts = (self._staging, runs) if mover else (memory, spans)
+        return mover, [
+            (side[part.arena : part.arena + part.nbytes], slab[part.slab : part.slab + part.nbytes]) for part in parts
+        ]
 
     @staticmethod
     def _runs(job: Job, units: range) -> list[Span]:
