@@ -3,7 +3,7 @@
 python tests/bench/gpu.py > FILE
 
 The table is Markdown, with card, date and versions. A kernel that fails is a row that says so, and the command exits
-with 1; without a GPU it exits with 2. It takes a few minutes and needs torch and Triton alone.
+with 1; without a GPU it exits with 2. It takes a few minutes and needs torch, Triton and numba alone.
 """
 
 import platform
