@@ -34,6 +34,10 @@ ENGINE_OPTIONS: dict[str, tuple[str, Any]] = {
         Annotated[float | None, typer.Option("--speed", help="How fast agents think and tools answer; else 1.")],
     ),
     "kv_dtype": ("PARKDECK_KV_DTYPE", _text("--kv-dtype", "KV precision at the start: fp16 or q8.")),
+    "weight_dtype": (
+        "PARKDECK_WEIGHT_DTYPE",
+        _text("--weight-dtype", "Precision of the weights in memory: int8, int4 or fp16 on a GPU, int8 on a CPU."),
+    ),
     "policy": ("PARKDECK_POLICY", _text("--policy", "Tier policy: walk-down, recompute-only, resident-only.")),
     "ceiling": ("PARKDECK_CEILING", _text("--ceiling", "Use this much device memory, no card scale: 15.5GiB.")),
     "workload": ("PARKDECK_WORKLOAD", _text("--workload", "A shipped workload's name, or a .jsonl file.")),

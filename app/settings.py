@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from app.deck import DEFAULT_WORKLOAD, DeckConfig
 from app.sizes import size_of
+from engine.backends.base import WeightDtype
 from engine.body import BodyConfig, chosen_backend
 from engine.errors import Refused
 from engine.host import HostConfig
@@ -19,8 +20,9 @@ OFF = frozenset({"0", "off", "no", "false"})
 
 
 def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
-    """PARKDECK_MODEL, _BACKEND, _WORKLOAD, _AGENTS, _SPEED, _KV_DTYPE, _POLICY, _CEILING, _SWARM and _ENGINE
-    (off: each waits for its button). Raises Refused or BadKnob for a value that cannot be, before it is loaded."""
+    """PARKDECK_MODEL, _BACKEND, _WORKLOAD, _AGENTS, _SPEED, _KV_DTYPE, _WEIGHT_DTYPE, _POLICY, _CEILING, _SWARM
+    and _ENGINE (off: each waits for its button). Raises Refused or BadKnob for a value that cannot be, before it is
+    loaded."""
     knobs = Knobs().changed(
         {
             name: environment[variable]
@@ -35,7 +37,12 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
     backend = environment.get("PARKDECK_BACKEND") or BodyConfig().backend
     if backend != "auto":
         chosen_backend(backend)
-    body = BodyConfig(backend=backend, kv_dtype=knobs.kv_dtype, ceiling_bytes=size_of(ceiling) if ceiling else None)
+    body = BodyConfig(
+        backend=backend,
+        kv_dtype=knobs.kv_dtype,
+        weights=_weights(environment.get("PARKDECK_WEIGHT_DTYPE")),
+        ceiling_bytes=size_of(ceiling) if ceiling else None,
+    )
     config = DeckConfig(
         host=HostConfig(body=replace(body, model=environment.get("PARKDECK_MODEL") or None), knobs=knobs),
         workload=workload,
@@ -46,6 +53,12 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
     if agents:
         config = replace(config, agents=checked_agents(_whole("PARKDECK_AGENTS", agents)))
     return replace(config, speed=checked_speed(_number("PARKDECK_SPEED", speed))) if speed else config
+
+
+def _weights(name: str | None) -> WeightDtype | None:
+    if name and name not in list(WeightDtype):
+        raise Refused(f"weights cannot be kept as {name!r}; choose {', '.join(WeightDtype)}")
+    return WeightDtype(name) if name else None
 
 
 def _on(environment: Mapping[str, str], name: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.backends.base import Backend
+from engine.backends.base import Backend, WeightDtype
 from engine.calibration.quick import measure_costs
 from engine.costs import Costs
 from engine.errors import Refused
@@ -24,12 +24,13 @@ class BodyConfig:
     """What is fixed at the start. `model`: path, Hugging Face id, or None for the default. `arena_tokens`: size of the
     arena in fp16 tokens; None: ten average turns and one growth block per slot (the stand-in's proportion of the
     card), or, with a GPU or `ceiling_bytes`, what the device leaves beside weights and runtime. `host_bytes`: None: six
-    times the arena."""
+    times the arena. `weights`: their precision in memory; None: the torch body's choice. vLLM keeps the model's own."""
 
     model: str | None = None
     backend: str = "auto"
     device: str = "auto"
     exact: bool = False
+    weights: WeightDtype | None = None
     kv_dtype: KVDtype = KVDtype.FP16
     arena_tokens: int | None = None
     host_bytes: int | None = None
@@ -66,6 +67,8 @@ def open_body(config: BodyConfig, report: Report) -> Body:
     tokens = config.arena_tokens
     if tokens is None and not real_card:
         tokens = standin_arena_tokens(config.slots, config.average_turn_tokens)
+    if choice == "vllm" and config.weights is not None:
+        raise Refused(f"vLLM keeps weights as the model has them; leave {config.weights} out or choose torch")
     backend, model = (_open_vllm if choice == "vllm" else _open_torch)(config, tokens, report)
     report(Startup("calibrate", None, "measuring copies, prefill and decode"))
     costs = measure_costs(backend)
@@ -104,6 +107,7 @@ def _open_torch(config: BodyConfig, arena_tokens: int | None, report: Report) ->
         kv_dtype=config.kv_dtype,
         exact=config.exact,
         device=config.device,
+        weights=config.weights,
         progress=lambda fraction, note: report(Startup("compile", fraction, note)),
     )
     return backend, model.served

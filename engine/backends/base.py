@@ -6,10 +6,20 @@ not in the plan keeps its blocks. Backends know nothing of priority, phase or po
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from engine.geometry import KVDtype, KVGeometry
 from engine.turn import Sampling, TurnId
+
+
+class WeightDtype(StrEnum):
+    """Precision of a model's weights in memory: FP16 as a device computes, INT8 with one scale per output row, INT4
+    with a scale and an offset per 32 weights. Exact mode has fp32 instead."""
+
+    FP16 = "fp16"
+    INT8 = "int8"
+    INT4 = "int4"
 
 
 @dataclass(frozen=True, slots=True)

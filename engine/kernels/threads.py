@@ -13,7 +13,7 @@ SPIN_COUNT = 1000
 
 
 def configure_threads() -> int:
-    """Set the environment that torch, OpenMP and numba read when they are imported, and return the thread count.
+    """Set the environment that torch, OpenMP, numba and Triton read at their import, and return the thread count.
 
     To be called by each entry before either is imported. What the user has set in the environment stays in force, but
     for thread counts that are none (these count as not set) or beyond the machine's CPUs (these are brought down).
@@ -26,6 +26,7 @@ def configure_threads() -> int:
         ("GOMP_SPINCOUNT", str(SPIN_COUNT)),
         ("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue"),
         ("NUMBA_CACHE_DIR", str(kernel_cache())),
+        ("TRITON_CACHE_DIR", str(cache_root() / "triton")),
     ):
         os.environ.setdefault(name, value)
     return threads

@@ -57,6 +57,7 @@ def test_help_needs_nothing_heavy() -> None:
         (("swarm", "--seconds", "-3"), "is not a time to run"),
         (("swarm", "--agents", "5", "--workload", "nowhere"), "there is no workload 'nowhere'"),
         (("swarm", "--kv-dtype", "int3"), "KV precision 'int3' is not known"),
+        (("swarm", "--weight-dtype", "int3"), "weights cannot be kept as 'int3'"),
         (("up", "--ceiling", "much"), "is no size"),
         (("up", "--ceiling", "9" * 400), "larger than any memory"),
         (("up", "--workload", "nope"), "there is no workload 'nope'"),

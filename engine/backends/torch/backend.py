@@ -232,7 +232,7 @@ class TorchBackend:
         total, used = self._device_reading()
         return DeviceMemory(
             weights_bytes=self._executor.weights_bytes,
-            runtime_bytes=self._executor.runtime_bytes + self._scratch.nbytes,
+            runtime_bytes=self._executor.runtime_bytes + self._scratch.nbytes + self._pool.copies.staging_bytes,
             arena_bytes=self._arena.memory.nbytes,
             block_bytes=self._arena.layout.nbytes,
             blocks_total=self._arena.blocks,

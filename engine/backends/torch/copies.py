@@ -48,10 +48,14 @@ class Job:
         for first in range(0, len(self.units), GROUP_UNITS):
             yield range(first, min(first + GROUP_UNITS, len(self.units)))
 
+    def stretch(self, units: range) -> tuple[int, int]:
+        """Where in the stream of blocks the content of `units` begins and ends."""
+        at = max(units.start * self.unit_bytes - self.skip, 0)
+        return at, min(units.stop * self.unit_bytes - self.skip, self.nbytes)
+
     def spans(self, units: range) -> Iterator[Span]:
         """The spans that lie in `units`, in order."""
-        at = max(units.start * self.unit_bytes - self.skip, 0)
-        end = min(units.stop * self.unit_bytes - self.skip, self.nbytes)
+        at, end = self.stretch(units)
         while at < end:
             block, in_block = divmod(at, self.block_bytes)
             unit, in_unit = divmod(at + self.skip, self.unit_bytes)
@@ -62,9 +66,12 @@ class Job:
 
 class Copies(Protocol):
     """How bytes travel. All return when every byte is in place on the side they went to. `lanes`: threads that may
-    call `back_alone` side by side."""
+    call `back_alone` side by side. `staging_bytes`: device memory that they keep for themselves."""
 
     lanes: int
+
+    @property
+    def staging_bytes(self) -> int: ...
 
     def out(self, memory: torch.Tensor, slab: torch.Tensor, job: Job) -> list[int]:
         """Arena to slab; returns the checksum of each unit."""
@@ -84,18 +91,20 @@ def move(target: np.ndarray, at: int, source: np.ndarray, source_at: int, nbytes
     np.copyto(target[at : at + nbytes], source[source_at : source_at + nbytes])
 
 
-def _checksum(slab: np.ndarray, job: Job, unit: int) -> int:
+def checksum(slab: np.ndarray, job: Job, unit: int) -> int:
     start = job.units[unit]
     return int(xxhash.xxh3_64_intdigest(slab[start : start + job.filled[unit]].data))
 
 
-def _verify(slab: np.ndarray, job: Job, unit: int, sums: Sequence[int]) -> None:
-    if _checksum(slab, job, unit) != sums[unit]:
+def verify(slab: np.ndarray, job: Job, unit: int, sums: Sequence[int]) -> None:
+    if checksum(slab, job, unit) != sums[unit]:
         raise CorruptCopy("A host copy does not match its checksum; the turn must be recomputed.")
 
 
 class CpuCopies:
     """Arena and slab in the same memory: plain memcpys, a few units per worker."""
+
+    staging_bytes = 0
 
     def __init__(self, workers: ThreadPoolExecutor, lanes: int) -> None:
         self._workers = workers
@@ -109,7 +118,7 @@ class CpuCopies:
             for unit in units:
                 for span in job.spans(range(unit, unit + 1)):
                     move(target, span.slab, source, span.arena, span.nbytes)
-                sums.append(_checksum(target, job, unit))
+                sums.append(checksum(target, job, unit))
             return sums
 
         return [value for sums in self._run(group, job) for value in sums]
@@ -129,7 +138,7 @@ class CpuCopies:
     ) -> None:
         target, source = memory.numpy(), slab.numpy()
         for unit in units:
-            _verify(source, job, unit, sums)
+            verify(source, job, unit, sums)
             for span in job.spans(range(unit, unit + 1)):
                 move(target, span.arena, source, span.slab, span.nbytes)
 
@@ -149,66 +158,6 @@ class CpuCopies:
 
 class _Group(Protocol):
     def __call__(self, units: range, /) -> list[int]: ...
-
-
-class DeviceCopies:
-    """Arena on a CUDA or ROCm device, slab pinned: copies on a stream of their own.
-
-    Order, both ways: the copy stream waits for what the compute stream has queued (the blocks' last writes, or their
-    last reads by another turn), and the compute stream waits for the copies before it runs on.
-    """
-
-    lanes = 1
-
-    def __init__(self, device: torch.device, workers: ThreadPoolExecutor) -> None:
-        self._device = device
-        self._workers = workers
-        self._stream = torch.cuda.Stream(device)
-
-    def out(self, memory: torch.Tensor, slab: torch.Tensor, job: Job) -> list[int]:
-        compute = torch.cuda.current_stream(self._device)
-        self._stream.wait_stream(compute)
-        host = slab.numpy()
-        landed = []
-        try:
-            with torch.cuda.stream(self._stream):
-                for units in job.groups():
-                    for span in merged(job.spans(units)):
-                        part = memory[span.arena : span.arena + span.nbytes]
-                        slab[span.slab : span.slab + span.nbytes].copy_(part, non_blocking=True)
-                    event = torch.cuda.Event()
-                    event.record(self._stream)
-                    landed.append((units, event))
-            sums = []
-            for units, event in landed:
-                event.synchronize()
-                sums.append([self._workers.submit(_checksum, host, job, unit) for unit in units])
-            return [future.result() for group in sums for future in group]
-        finally:
-            compute.wait_stream(self._stream)
-            self._stream.synchronize()
-
-    def back(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int]) -> None:
-        compute = torch.cuda.current_stream(self._device)
-        self._stream.wait_stream(compute)
-        host = slab.numpy()
-        checks = [self._workers.submit(_verify, host, job, unit, sums) for unit in range(len(job.units))]
-        try:
-            with torch.cuda.stream(self._stream):
-                for units in job.groups():
-                    for unit in units:
-                        checks[unit].result()
-                    for span in merged(job.spans(units)):
-                        part = slab[span.slab : span.slab + span.nbytes]
-                        memory[span.arena : span.arena + span.nbytes].copy_(part, non_blocking=True)
-        finally:
-            for check in checks:
-                check.exception()
-            compute.wait_stream(self._stream)
-            self._stream.synchronize()
-
-    def back_alone(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int]) -> None:
-        self.back(memory, slab, job, sums)
 
 
 def merged(spans: Iterator[Span]) -> Iterator[Span]:

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from engine.backends.torch.convert import SCRATCH_BLOCKS, convert_blocks
-from engine.backends.torch.copies import Copies, CpuCopies, DeviceCopies, Job
+from engine.backends.torch.copies import Copies, CpuCopies, Job
+from engine.backends.torch.device_copies import device_copies
 from engine.backends.torch.executor import KV_DTYPES
 from engine.backends.torch.slab import Slab
 from engine.errors import CorruptCopy, IntegrityError, Refused
@@ -61,7 +62,9 @@ class HostPool:
         self._device = device
         lanes = min(MAX_WORKERS, os.cpu_count() or 1)
         self.workers = ThreadPoolExecutor(lanes, thread_name_prefix="parkdeck-copy")
-        self.copies: Copies = DeviceCopies(device, self.workers) if self.pinned else CpuCopies(self.workers, lanes)
+        self.copies: Copies = CpuCopies(self.workers, lanes)
+        if self.pinned:
+            self.copies = device_copies(device, self.workers)
         self._parked: dict[int, _Copy] = {}
         self._next_key = 0
         self._install(Slab(nbytes // unit * unit, pinned=self.pinned), nbytes if asked is None else asked)

@@ -7,8 +7,11 @@ import pytest
 import torch
 
 from engine.backends.torch.backend import TorchBackend
+from engine.backends.torch.build import kept_as
 from engine.backends.torch.convert import convert_blocks
-from engine.backends.torch.copies import DeviceCopies
+from engine.backends.torch.device import DeviceExecutor
+from engine.backends.torch.device_copies import DeviceCopies
+from engine.backends.torch.kernel_checks import Heads, mover_for, ops_for
 from engine.geometry import BlockLayout, KVDtype
 from engine.turn import TurnId
 from tests.engine.backends.conformance import GREEDY, PrecisionSwitchConformance, leaves_nothing, run_steps
@@ -22,10 +25,10 @@ MODEL = tiny_model()
 
 
 def make(arena_tokens: int, host_tokens: int, dtype: KVDtype) -> TorchBackend:
-    from engine.backends.torch.device import DeviceExecutor
-
     size = BlockLayout(MODEL.config.geometry, dtype).nbytes
-    executor = DeviceExecutor(MODEL, torch.device("cuda", torch.cuda.current_device()))
+    device, c = torch.device("cuda", torch.cuda.current_device()), MODEL.config
+    ops = ops_for(device, Heads(c.heads, c.kv_heads, c.head_dim, 16))
+    executor = DeviceExecutor(MODEL, device, weights=kept_as(None, ops), ops=ops)
     return TorchBackend(executor, arena_tokens // 16 * size, host_tokens // 16 * size, dtype)
 
 
@@ -77,6 +80,12 @@ def tokens_of_a_churning_swarm(dtype: KVDtype) -> list[tuple[int, ...]]:
     leaves_nothing(backend)
     backend.shutdown()
     return out
+
+
+def test_tritons_kernels_serve_here() -> None:
+    c, device = MODEL.config, torch.device("cuda", torch.cuda.current_device())
+    assert ops_for(device, Heads(c.heads, c.kv_heads, c.head_dim, 16)).name == "triton"
+    assert mover_for(device) is not None
 
 
 def test_the_pool_is_pinned_to_the_byte() -> None:
