@@ -97,12 +97,16 @@ def run(bench: Bench) -> None:
 def _decode_rows(bench: Bench, config: ModelConfig, layers: int, rounds: int, turns: int, context: int) -> None:
     steps = {dtype: decode_step(config, layers, turns, context, dtype) for dtype in (KVDtype.FP16, KVDtype.Q8)}
     plain = _filled(max(step.nbytes for step in steps.values())).view(torch.int64)
+
+    def read() -> None:
+        plain.sum()
+
     seen: dict[KVDtype, list[float]] = {dtype: [] for dtype in steps}
     reads: list[float] = []
     for _ in range(rounds + 1):
         for dtype, step in steps.items():
             seen[dtype].append(seconds(step.run))
-            reads.append(seconds(plain.sum))
+            reads.append(seconds(read))
     read_gb_s = plain.nbytes / median(reads[2:]) / 1e9
     took = {dtype: median(times[1:]) for dtype, times in seen.items()}
     for dtype, step in steps.items():

@@ -11,7 +11,8 @@ from engine.backends.torch.weights import Model, pack_weights, shape_of
 from engine.backends.torch.work import share_out
 from engine.errors import Refused
 from engine.geometry import BLOCK_SIZE, KVDtype
-from engine.kernels.attend import TILE, scratch_floats
+from engine.kernels.attend import scratch_floats
+from engine.kernels.attend_tile import TILE
 from engine.kernels.forward import Blocks, Scratch, Shape, forward
 from engine.models.progress import Progress, Report, silent
 
