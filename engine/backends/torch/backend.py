@@ -264,6 +264,7 @@ class TorchBackend:
         first = self._arena.layout
         wanted = self.kv_dtypes - ({KVDtype.FP32} - {first.dtype})
         load_kernels([self._layout(dtype) for dtype in sorted(wanted)])
+        self._pool.copies.warm_up()
         for dtype in sorted(wanted - {first.dtype}):
             self._arena.renumber(self._layout(dtype), self._arena.live())
             self._executor.warm_up(self._arena.view)
