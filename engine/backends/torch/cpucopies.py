@@ -12,11 +12,12 @@ from engine.backends.torch.copies import Job, checksum
 from engine.errors import CorruptCopy
 from engine.kernels.copy import SHORT, STRIPE, UNMOVED, copy_units
 
-PIECE_BYTES = 1 << 20
-"""Less is not worth waking a worker for."""
+ALONE_BYTES = 2 << 20
+"""Less is not worth waking workers for."""
 
+PIECE_BYTES = 4 << 20
 PIECES_PER_LANE = 4
-"""So that a worker that gets less of its core takes fewer pieces, not longer."""
+"""Large jobs are cut finer than there are lanes: who gets less of his core takes fewer pieces, not longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,9 @@ class CpuCopies:
         def piece(first: int, last: int) -> None:
             copy_units(moved, into, table, spans.bounds, spans.filled, first, last, streaming, sums)
 
-        pieces = min(units, int(spans.filled.sum()) // PIECE_BYTES, PIECES_PER_LANE * self.lanes)
-        if workers is None or pieces < 2:
+        nbytes = int(spans.nbytes.sum())
+        pieces = min(units, max(self.lanes, min(nbytes // PIECE_BYTES, PIECES_PER_LANE * self.lanes)))
+        if workers is None or pieces == 1 or nbytes < ALONE_BYTES:
             piece(0, units)
             return sums
         cuts = [number * units // pieces for number in range(pieces + 1)]
