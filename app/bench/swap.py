@@ -181,7 +181,7 @@ def run(bench: Bench) -> None:
             lowest = {way: min(lowest[way], ratios[way]) for way in lowest}
     said = f"lowest %s / memcpy, not staged, from {COUNTED_MIB} MiB on"
     for way, ratio in lowest.items():
-        bench.target(said % way, round(ratio, 3), ">=", SHARE)
+        bench.target(said % way, ratio, ">=", SHARE)
     bench.note(
         "GB/s: 10^9 bytes that arrive, per second. out: arena to host pool; in: back; both with the checksum of each "
         "unit, blocks scattered over the arena. staged: through one contiguous buffer. memcpy: contiguous, without "
