@@ -37,7 +37,7 @@ SHARE = 0.8
 FLUSHED = np.zeros(8 << 20, np.uint64)
 """Read before each measurement, so that none has to write back what the one before left in the cache."""
 
-DEPTHS = {"quick": ((4, 16, 64), 7), "default": ((4, 16, 64, 128), 15), "full": ((1, 4, 16, 64, 128, 256), 31)}
+DEPTHS = {"quick": ((4, 16, 64), 15), "default": ((4, 16, 64, 128), 25), "full": ((1, 4, 16, 64, 128, 256), 31)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,15 @@ class Case:
 
 
 def cases(totals: Sequence[int]) -> list[Case]:
-    """All block sizes at all totals (MiB), and the default model's own blocks."""
+    """All block sizes that come to each total (MiB), and the default model's own blocks."""
     found = []
     for total in totals:
-        for size in SIZES:
+        for size in (one for one in SIZES if one <= total * MIB):
             layout = BlockLayout(KVGeometry(size // LAYER_BYTES, 1, 64), KVDtype.FP16)
-            found.append(Case("block-major", layout, size, max(1, total * MIB // size)))
+            found.append(Case("block-major", layout, size, total * MIB // size))
         for dtype in (KVDtype.FP16, KVDtype.Q8):
             layout = BlockLayout(DEFAULT_MODEL, dtype)
-            blocks = max(1, total * MIB // layout.nbytes)
+            blocks = total * MIB // layout.nbytes
             found.append(Case(f"default model {dtype}", layout, unit_bytes(DEFAULT_MODEL, layout.block_size), blocks))
     return found
 

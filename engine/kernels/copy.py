@@ -1,4 +1,4 @@
-"""Copying and hashing in one pass: spans of bytes from one memory to another, with the XXH3 sum of each unit.
+"""Copying and hashing in one pass: blocks of an arena to units of a slab or back, with the XXH3 sum of each unit.
 
 The sums are those of the xxhash library (seed 0) for a unit of more than SHORT bytes; the bytes go round the cache
 where the target allows, as a memcpy of as many would. Everything is a multiple of STRIPE bytes.
@@ -15,9 +15,6 @@ from engine.kernels.emit import I64, Emitter, vector
 STRIPE = 64
 SHORT = 240
 """XXH3 sums up to this many bytes in another way."""
-
-UNMOVED = -1
-"""As a span's target: its bytes are hashed and stay where they are."""
 
 _LANES = 8
 _BLOCK = 16
@@ -144,40 +141,64 @@ def _sum(acc, nbytes):
 
 
 @njit(nogil=True, cache=True)
-def copy_units(source, target, spans, bounds, filled, first, last, streaming, sums):
-    """Copy the units `first`..`last` - 1 and put the XXH3 sum of each into `sums`, uint64 (units,).
+def _pass(source, source_at, target, target_at, nbytes, moving, streaming, stripe, final, acc):
+    """One span of a unit, whose stripe number `stripe` is its first; returns the number of the one behind it."""
+    done = 0
+    stripes = nbytes // STRIPE
+    while done < stripes:
+        in_block = stripe % _BLOCK
+        count = min(_BLOCK - in_block, stripes - done)
+        secret_at = 8 * in_block
+        if stripe == final:
+            secret_at = _LAST_AT
+        elif stripe + count > final:
+            count = final - stripe
+        a = source_at + done * STRIPE
+        b = target_at + done * STRIPE
+        if not moving:
+            _hashed(source, a, target, b, count, _SECRET, secret_at, acc)
+        elif streaming:
+            _streamed(source, a, target, b, count, _SECRET, secret_at, acc)
+        else:
+            _copied(source, a, target, b, count, _SECRET, secret_at, acc)
+        done += count
+        stripe += count
+        if stripe % _BLOCK == 0 and stripe <= final:
+            _scramble(acc)
+    return stripe
 
-    source, target: flat uint8. spans: int64 (spans, 3), where each begins in source and in target (or UNMOVED) and how
-    long it is; unit u has the spans bounds[u]..bounds[u + 1] - 1, `filled[u]` bytes in all. `streaming`: every target
-    begins at a multiple of STRIPE in memory. Sums of units of up to SHORT bytes mean nothing.
+
+@njit(nogil=True, cache=True)
+def copy_units(
+    arena, slab, out, blocks, block_bytes, units, unit_bytes, filled, skip, first, last, streaming, sums
+):  # fmt: skip
+    """Copy the units `first`..`last` - 1 of a job and put the XXH3 sum of each into `sums`, uint64 (units,).
+
+    arena, slab: flat uint8; `out`: from arena to slab, else back. blocks, units: int64, where each begins; the stream
+    of the blocks begins `skip` bytes into the first unit. filled: int64, bytes of each unit that its sum covers, also
+    those beside the stream. `streaming`: all that is written begins at a multiple of STRIPE in memory. Sums of units of
+    up to SHORT bytes mean nothing.
     """
     acc = np.empty(_LANES, np.uint64)
+    nbytes = blocks.size * block_bytes
     for unit in range(first, last):
         acc[:] = _START
         final = filled[unit] // STRIPE - 1
         stripe = 0
-        for span in range(bounds[unit], bounds[unit + 1]):
-            done = 0
-            stripes = spans[span, 2] // STRIPE
-            while done < stripes:
-                in_block = stripe % _BLOCK
-                count = min(_BLOCK - in_block, stripes - done)
-                secret_at = 8 * in_block
-                if stripe == final:
-                    secret_at = _LAST_AT
-                elif stripe + count > final:
-                    count = final - stripe
-                source_at = spans[span, 0] + done * STRIPE
-                target_at = spans[span, 1] + done * STRIPE
-                if spans[span, 1] == UNMOVED:
-                    _hashed(source, source_at, target, target_at, count, _SECRET, secret_at, acc)
-                elif streaming:
-                    _streamed(source, source_at, target, target_at, count, _SECRET, secret_at, acc)
+        at = 0
+        while at < filled[unit]:
+            place = unit * unit_bytes - skip + at
+            slab_at = units[unit] + at
+            if place < 0 or place >= nbytes:
+                size = min(-place, filled[unit] - at) if place < 0 else filled[unit] - at
+                stripe = _pass(slab, slab_at, slab, slab_at, size, False, False, stripe, final, acc)
+            else:
+                size = min(block_bytes - place % block_bytes, filled[unit] - at)
+                arena_at = blocks[place // block_bytes] + place % block_bytes
+                if out:
+                    stripe = _pass(arena, arena_at, slab, slab_at, size, True, streaming, stripe, final, acc)
                 else:
-                    _copied(source, source_at, target, target_at, count, _SECRET, secret_at, acc)
-                done += count
-                stripe += count
-                if stripe % _BLOCK == 0 and stripe <= final:
-                    _scramble(acc)
+                    stripe = _pass(slab, slab_at, arena, arena_at, size, True, streaming, stripe, final, acc)
+            at += size
         sums[unit] = _sum(acc, filled[unit])
     _settle()

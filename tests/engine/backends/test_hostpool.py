@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from engine.backends.hostmem import available_host_bytes, host_pool_limit
 from engine.backends.torch.convert import scratch_bytes
 from engine.backends.torch.copies import Job, Span, merged
-from engine.backends.torch.cpucopies import spans_of
 from engine.backends.torch.hostpool import HostPool, Parked, unit_bytes
 from engine.errors import CorruptCopy, IntegrityError, Refused
 from engine.geometry import BlockLayout, KVDtype, KVGeometry
-from engine.kernels.copy import UNMOVED
 
 GEOMETRY = KVGeometry(layers=2, kv_heads=1, head_dim=16)
 HALF = BlockLayout(GEOMETRY, KVDtype.FP16)
@@ -188,18 +186,11 @@ def test_spans_cover_the_stream_once_in_order() -> None:
     assert parts == spans
 
 
-def test_the_kernels_spans_are_the_jobs_and_what_a_sum_needs_beside_them() -> None:
-    job = Job([1280, 0, 2560], 256, [0, 128, 640, 320, 960, 1280], 128, [128] * 5 + [64], skip=0)
-    plain = spans_of(job)
-    found = zip(plain.arena.tolist(), plain.slab.tolist(), plain.nbytes.tolist(), strict=True)
-    assert [Span(*span) for span in found] == list(job.spans(range(6)))
-    part = spans_of(Job([1280], 192, [0, 128, 640], 128, [128, 128, 128], skip=64))
-    assert part.bounds.tolist() == [0, 2, 3, 4]
-    assert part.arena.tolist() == [UNMOVED, 1280, 1344, UNMOVED]
-    assert part.slab.tolist() == [0, 64, 128, 640]
-    assert part.nbytes.tolist() == [64, 64, 128, 128]
+def test_copies_of_anything_but_whole_stripes_are_refused() -> None:
+    pool = HostPool(20 * UNIT, UNIT, CPU)
     with pytest.raises(ValueError, match="multiples of 64"):
-        spans_of(Job([10], 64, [0], 64, [64]))
+        pool.copies.out(memory(2, Q8), torch.zeros(200, dtype=torch.uint8), Job([0], 100, [0], 100, [100]))
+    pool.close()
 
 
 def test_merged_joins_what_is_contiguous_on_both_sides() -> None:

@@ -111,11 +111,11 @@ def fail_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = iter((False,))
 
     def copy_units(*args: Any) -> None:
-        *memories, first, last, streaming, sums = args
+        *job, first, last, streaming, sums = args
         if next(whole, True):
             real(*args)
             return
-        real(*memories, first, (first + last) // 2, streaming, sums)
+        real(*job, first, (first + last) // 2, streaming, sums)
         raise OSError("the cable is out")
 
     monkeypatch.setattr(cpucopies, "copy_units", copy_units)
