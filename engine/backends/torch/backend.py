@@ -247,7 +247,9 @@ class TorchBackend:
         )
 
     def warning(self) -> str | None:
-        return self._executor.outlier_warning() if self.kv_dtype is KVDtype.Q8 else None
+        """While any KV is kept at q8, in the arena or in a host copy."""
+        parked = (state.parked.layout.dtype for state in self._turns.values() if state.parked)
+        return self._executor.outlier_warning() if KVDtype.Q8 in (self.kv_dtype, *parked) else None
 
     def _device_reading(self) -> tuple[int | None, int | None]:
         """The device's own figures for all its processes; a CPU has no such sensor."""
