@@ -98,7 +98,9 @@ def shown(report: Any) -> ShownReport:
 def _target(one: Any) -> ShownTarget:
     if not isinstance(one, dict):
         raise _Wrong("has a target that is none")
-    value, wanted, op = one.get("value"), one.get("target"), one.get("op")
+    value: Any = one.get("value")
+    wanted: Any = one.get("target")
+    op: Any = one.get("op")
     if op not in OPS or not _is_number(wanted) or not (value is None or _is_number(value)):
         raise _Wrong("has a target that is none")
     made = Target(_text(one, "name"), math.nan if value is None else value, wanted, op)

@@ -89,7 +89,7 @@ def run(bench: Bench) -> None:
     model = default_model()
     text = model.tokenizer.encode(TEXT.read_text(encoding="utf-8"))
     tokens = text[: min(TOKENS[bench.depth], model.config.max_context)]
-    readers = {}
+    readers: dict[Variant, Reader] = {}
     for weights in (FP32, INT8):
         bench.say(f"laying out {weights} weights")
         executor = CpuExecutor(model, exact=weights == FP32)
