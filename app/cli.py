@@ -211,6 +211,18 @@ def bench(
     raise typer.Exit(run_bench(name, known[name], depth, backend or "torch", options=own, as_json=as_json))
 
 
+@MAKE.command()
+@told
+def results(
+    reports: Annotated[list[Path], typer.Argument(help="What parkdeck bench NAME --json printed, a file each.")],
+    out: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("results.html"),
+) -> None:
+    """Make one page, with charts, of the reports of benches."""
+    from app.results import run_results
+
+    run_results(reports, out)
+
+
 def main() -> None:
     MAKE()
 

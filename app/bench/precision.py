@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from app.bench.agreement import divergence, log_probabilities
 from app.bench.report import Bench
 from app.bench.rig import default_model
 from engine.backends.base import StepPlan, Work
@@ -107,20 +108,13 @@ def agreement(toggled: Forced, reference: Forced, steps: int) -> Agreement:
     """Run both along the text and compare their logits."""
     running = range(RUNNING)
     same = positions = 0
-    divergence = 0.0
+    total = 0.0
     for _ in range(steps):
         a, b = toggled.step(running), reference.step(running)
         same += int((a.argmax(1) == b.argmax(1)).sum())
         positions += len(a)
-        divergence += float(_kl(b, a).sum())
-    return Agreement(positions, same / positions, divergence / positions)
-
-
-def _kl(p_logits: np.ndarray, q_logits: np.ndarray) -> np.ndarray:
-    log_p, log_q = (x - x.max(1, keepdims=True) for x in (p_logits.astype(np.float64), q_logits.astype(np.float64)))
-    log_p = log_p - np.log(np.exp(log_p).sum(1, keepdims=True))
-    log_q = log_q - np.log(np.exp(log_q).sum(1, keepdims=True))
-    return (np.exp(log_p) * (log_p - log_q)).sum(1)
+        total += float(divergence(log_probabilities(b), log_probabilities(a)).sum())
+    return Agreement(positions, same / positions, total / positions)
 
 
 def copy_seconds(nbytes: int) -> float:

@@ -10,10 +10,13 @@ import math
 import operator
 import os
 import platform
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import IO, Any, Literal
 
 import psutil
@@ -130,7 +133,7 @@ def print_table(bench: Bench, console: Console) -> None:
             numeric = all(isinstance(row.get(name), int | float | None) for row in bench.rows)
             table.add_column(name.replace("_", " "), justify="right" if numeric else "left")
         for row in bench.rows:
-            table.add_row(*(_cell(row.get(name)) for name in columns))
+            table.add_row(*(cell_text(row.get(name)) for name in columns))
         console.print(table)
     for note in bench.notes:
         console.print(note, markup=False, highlight=False)
@@ -138,7 +141,7 @@ def print_table(bench: Bench, console: Console) -> None:
         table = Table("target", "value", "wanted", "", title="targets", title_justify="left")
         for target in bench.targets:
             verdict = "[green]met[/green]" if target.met else "[bold red]missed[/bold red]"
-            table.add_row(target.name, _cell(target.value), f"{target.op} {_cell(target.target)}", verdict)
+            table.add_row(target.name, cell_text(target.value), f"{target.op} {cell_text(target.target)}", verdict)
         console.print(table)
 
 
@@ -151,6 +154,8 @@ def print_json(bench: Bench, file: IO[str], error: str | None = None) -> None:
 def as_object(bench: Bench, error: str | None = None) -> dict[str, Any]:
     report: dict[str, Any] = {
         "bench": bench.name,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "depth": bench.depth,
         "backend": bench.backend,
         "machine": machine(),
@@ -201,7 +206,8 @@ def _finite(value: Cell) -> Cell:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _cell(value: Cell) -> str:
+def cell_text(value: Cell) -> str:
+    """A cell as people read it."""
     if value is None:
         return "n/a"
     if isinstance(value, bool):

@@ -305,8 +305,7 @@ class FakeControl:
         """The row after what the page has asked of its turn."""
         held = self.held.get(row.id, row.held)
         away = row.id in self.away
-        return replace(
-            row,
+        return row._replace(
             held=held,
             phase=Phase.PAUSED if self.held.get(row.id) else row.phase,
             tier=Tier.HOST if away else row.tier,

@@ -247,7 +247,9 @@ class TorchBackend:
         )
 
     def warning(self) -> str | None:
-        return self._executor.outlier_warning() if self.kv_dtype is KVDtype.Q8 else None
+        """While any KV is kept at q8, in the arena or in a host copy."""
+        parked = (state.parked.layout.dtype for state in self._turns.values() if state.parked)
+        return self._executor.outlier_warning() if KVDtype.Q8 in (self.kv_dtype, *parked) else None
 
     def _device_reading(self) -> tuple[int | None, int | None]:
         """The device's own figures for all its processes; a CPU has no such sensor."""
@@ -264,6 +266,7 @@ class TorchBackend:
         first = self._arena.layout
         wanted = self.kv_dtypes - ({KVDtype.FP32} - {first.dtype})
         load_kernels([self._layout(dtype) for dtype in sorted(wanted)])
+        self._pool.copies.warm_up()
         for dtype in sorted(wanted - {first.dtype}):
             self._arena.renumber(self._layout(dtype), self._arena.live())
             self._executor.warm_up(self._arena.view)

@@ -1,11 +1,10 @@
 """Copies between scattered blocks of an arena and scattered units of a host slab, with a checksum per unit.
 
 The blocks of a turn, one behind the other, are a byte stream; so are the units of its host copy. A `Job` lays the two
-streams over each other. Units are hashed while they are still in cache; copying and hashing release the GIL.
+streams over each other. Where arena and slab share a memory, `cpucopies` moves them.
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -85,79 +84,21 @@ class Copies(Protocol):
         """`back` in the calling thread, for a small job."""
         ...
 
-
-def move(target: np.ndarray, at: int, source: np.ndarray, source_at: int, nbytes: int) -> None:
-    """One memcpy between two flat uint8 arrays."""
-    np.copyto(target[at : at + nbytes], source[source_at : source_at + nbytes])
+    def warm_up(self) -> None:
+        """Compile or load what copying needs."""
+        ...
 
 
 def checksum(slab: np.ndarray, job: Job, unit: int) -> int:
+    """XXH3 of what the unit holds."""
     start = job.units[unit]
     return int(xxhash.xxh3_64_intdigest(slab[start : start + job.filled[unit]].data))
 
 
 def verify(slab: np.ndarray, job: Job, unit: int, sums: Sequence[int]) -> None:
+    """Raises CorruptCopy if the unit is not what `sums` says."""
     if checksum(slab, job, unit) != sums[unit]:
         raise CorruptCopy("A host copy does not match its checksum; the turn must be recomputed.")
-
-
-class CpuCopies:
-    """Arena and slab in the same memory: plain memcpys, a few units per worker."""
-
-    staging_bytes = 0
-
-    def __init__(self, workers: ThreadPoolExecutor, lanes: int) -> None:
-        self._workers = workers
-        self.lanes = lanes
-
-    def out(self, memory: torch.Tensor, slab: torch.Tensor, job: Job) -> list[int]:
-        source, target = memory.numpy(), slab.numpy()
-
-        def group(units: range) -> list[int]:
-            sums = []
-            for unit in units:
-                for span in job.spans(range(unit, unit + 1)):
-                    move(target, span.slab, source, span.arena, span.nbytes)
-                sums.append(checksum(target, job, unit))
-            return sums
-
-        return [value for sums in self._run(group, job) for value in sums]
-
-    def back(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int]) -> None:
-        def group(units: range) -> list[int]:
-            self._group_back(memory, slab, job, sums, units)
-            return []
-
-        self._run(group, job)
-
-    def back_alone(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int]) -> None:
-        self._group_back(memory, slab, job, sums, range(len(job.units)))
-
-    def _group_back(
-        self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int], units: range
-    ) -> None:
-        target, source = memory.numpy(), slab.numpy()
-        for unit in units:
-            verify(source, job, unit, sums)
-            for span in job.spans(range(unit, unit + 1)):
-                move(target, span.arena, source, span.slab, span.nbytes)
-
-    def _run(self, group: "_Group", job: Job) -> list[list[int]]:
-        """All groups to their end, then the first error if there was one: nothing runs on behind the caller. A single
-        group is not worth waking a worker."""
-        groups = list(job.groups())
-        if len(groups) == 1:
-            return [group(groups[0])]
-        running = [self._workers.submit(group, units) for units in groups]
-        errors = [future.exception() for future in running]
-        for error in errors:
-            if error is not None:
-                raise error
-        return [future.result() for future in running]
-
-
-class _Group(Protocol):
-    def __call__(self, units: range, /) -> list[int]: ...
 
 
 def merged(spans: Iterator[Span]) -> Iterator[Span]:

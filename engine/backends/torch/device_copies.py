@@ -86,6 +86,9 @@ class DeviceCopies:
     def back_alone(self, memory: torch.Tensor, slab: torch.Tensor, job: Job, sums: Sequence[int]) -> None:
         self.back(memory, slab, job, sums)
 
+    def warm_up(self) -> None:
+        """The mover's kernels were compiled when it was checked."""
+
     def _pieces(self, job: Job) -> list[range]:
         """Units in runs that fit the staging memory."""
         if self._mover is None:

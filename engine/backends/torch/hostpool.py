@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from engine.backends.torch.convert import SCRATCH_BLOCKS, convert_blocks
-from engine.backends.torch.copies import Copies, CpuCopies, Job
+from engine.backends.torch.copies import Copies, Job
+from engine.backends.torch.cpucopies import CpuCopies
 from engine.backends.torch.device_copies import device_copies
 from engine.backends.torch.executor import KV_DTYPES
 from engine.backends.torch.slab import Slab
@@ -105,7 +106,9 @@ class HostPool:
         if count > len(self._free):
             return None
         units = [heapq.heappop(self._free) for _ in range(count)]
-        filled = [min(self.unit, nbytes - k * self.unit) for k in range(count)]
+        filled = [self.unit] * count
+        if nbytes % self.unit:
+            filled[-1] = nbytes % self.unit
         self._touched = max(self._touched, max(units, default=-1) + 1)
         try:
             sums = self.copies.out(memory, self._slab.tensor, self._job(units, filled, blocks, layout))
@@ -174,8 +177,9 @@ class HostPool:
             raise errors[0]
 
     def _job(self, units: Sequence[int], filled: Sequence[int], blocks: Iterable[int], layout: BlockLayout) -> Job:
-        starts = [block * layout.nbytes for block in blocks]
-        return Job(starts, layout.nbytes, [unit * self.unit for unit in units], self.unit, filled)
+        size = layout.nbytes
+        starts = [block * size for block in blocks]
+        return Job(starts, size, [unit * self.unit for unit in units], self.unit, filled)
 
     def trim(self, parked: Parked, blocks: int) -> Parked:
         """Keep the copy's first `blocks` blocks; units wholly behind them are free again."""

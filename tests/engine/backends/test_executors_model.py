@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from app.bench.agreement import divergence, log_probabilities
 from engine.backends.torch.cpu import CpuExecutor
 from engine.geometry import KVDtype
 from engine.models.loaded import LoadedModel
@@ -105,6 +106,28 @@ def test_outlier_keys_are_never_silent(default_model: LoadedModel, text: np.ndar
             assert "q8" in warning
         else:
             assert warning is None
+
+
+def test_outlier_keys_cost_q8_its_quality_and_are_warned_of_well_before(
+    default_model: LoadedModel, text: np.ndarray
+) -> None:
+    """Case Q4: what the warning is about. At 40 nothing is lost yet, at 400 twenty times more than without."""
+    plain = Model(default_model.config, default_model.weights)
+    table = np.arange(9, dtype=np.int32)
+    lost, warned = {}, {}
+    for height in (0.0, 40.0, 400.0):
+        model = with_key_bias(plain, (0, default_model.config.layers - 1), channels=1, height=height)
+        executor = CpuExecutor(model, exact=False)
+        exact, q8 = (
+            log_probabilities(executor.rows(one_turn(text[:128], 0, table), arena(executor, dtype, 9)))
+            for dtype in (KVDtype.FP32, KVDtype.Q8)
+        )
+        lost[height] = float(divergence(exact, q8).mean())
+        executor.prefill(text[:64], 0, table, arena(executor, KVDtype.FP16, 9), last=False)
+        warned[height] = executor.outlier_warning() is not None
+    assert warned == {0.0: False, 40.0: True, 400.0: True}
+    assert lost[40.0] < 0.002
+    assert lost[400.0] > 20 * lost[0.0]
 
 
 def test_q8_stays_close_to_fp16_on_real_text(fast: CpuExecutor, text: np.ndarray) -> None:

@@ -186,6 +186,13 @@ def test_spans_cover_the_stream_once_in_order() -> None:
     assert parts == spans
 
 
+def test_copies_of_anything_but_whole_stripes_are_refused() -> None:
+    pool = HostPool(20 * UNIT, UNIT, CPU)
+    with pytest.raises(ValueError, match="multiples of 64"):
+        pool.copies.out(memory(2, Q8), torch.zeros(200, dtype=torch.uint8), Job([0], 100, [0], 100, [100]))
+    pool.close()
+
+
 def test_merged_joins_what_is_contiguous_on_both_sides() -> None:
     spans = [Span(0, 100, 10), Span(10, 110, 5), Span(15, 200, 5), Span(30, 205, 5)]
     assert list(merged(iter(spans))) == [Span(0, 100, 15), Span(15, 200, 5), Span(30, 205, 5)]

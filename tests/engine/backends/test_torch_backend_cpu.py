@@ -14,6 +14,7 @@ from engine.geometry import BlockLayout, KVDtype
 from engine.turn import TurnId
 from tests.engine.backends.conformance import GREEDY, PrecisionSwitchConformance, run_until
 from tests.engine.backends.tiny_model import tiny_model
+from tests.engine.kernels.lab import Model, with_key_bias
 
 MODEL = tiny_model()
 HALF = BlockLayout(MODEL.config.geometry, KVDtype.FP16)
@@ -109,3 +110,24 @@ def test_progress_is_told() -> None:
         MODEL, arena_tokens=100, device="cpu", progress=lambda fraction, note: heard.append(note)
     ).shutdown()
     assert "loading kernels" in heard
+
+
+def test_outlier_keys_are_warned_of_while_any_kv_is_at_q8() -> None:
+    """Measured at fp16 already, told once KV is at q8: in the arena, and in a host copy that a switch left behind."""
+    model = with_key_bias(Model(MODEL.config, MODEL.weights), (1,), channels=2, height=300.0)
+    backend = TorchBackend(CpuExecutor(model, exact=False), 8 * HALF.nbytes, 8 * HALF.nbytes, KVDtype.FP16)
+    turn = TurnId(1)
+    backend.open(turn, [*range(1, 41)], GREEDY)
+    run_until(backend, turn, 1, budget=64)
+    assert backend.warning() is None
+    backend.set_kv_dtype(KVDtype.Q8)
+    warning = backend.warning()
+    assert warning is not None
+    assert "layer 1 " in warning
+    assert backend.swap_out(turn) is not None
+    backend.set_kv_dtype(KVDtype.FP16)
+    assert backend.warning() == warning
+    assert backend.swap_in(turn) is not None
+    assert backend.warning() is None
+    backend.close(turn)
+    backend.shutdown()

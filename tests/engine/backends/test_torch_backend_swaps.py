@@ -1,8 +1,10 @@
 """Host copies of the torch backend: the same bytes come back, damage and faults cost one turn at most."""
 
+from typing import Any
+
 import pytest
 
-from engine.backends.torch import copies
+from engine.backends.torch import cpucopies
 from engine.backends.torch.backend import TorchBackend
 from engine.errors import CorruptCopy, Refused
 from engine.geometry import KVDtype
@@ -72,7 +74,7 @@ def test_a_copy_back_that_raises_half_way_loses_nothing(monkeypatch: pytest.Monk
         run_until(backend, each, 2, budget=256)
     assert backend.swap_out(turn) is not None
     backend.set_kv_dtype(present)
-    fail_on_call(monkeypatch, 3)
+    fail_half_way(monkeypatch)
     with pytest.raises(CorruptCopy, match="cable"):
         backend.swap_in(turn)
     backend.check_integrity()
@@ -93,7 +95,7 @@ def test_a_copy_out_that_raises_half_way_changes_nothing(
     backend.open(turn, [7] * 200, GREEDY)
     run_until(backend, turn, 2, budget=256)
     before = backend.holding(turn)
-    fail_on_call(monkeypatch, 3)
+    fail_half_way(monkeypatch)
     with caplog.at_level("ERROR"):
         assert backend.swap_out(turn) is None
     assert "cable" in caplog.text
@@ -103,16 +105,20 @@ def test_a_copy_out_that_raises_half_way_changes_nothing(
     assert run_until(backend, turn, 3) == expected_tokens([7] * 200, 5)[2:]
 
 
-def fail_on_call(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """The `number`th memcpy from now raises, once."""
-    real, calls = copies.move, iter(range(1, 1_000_000))
+def fail_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next copy of a few units moves the first half of them and raises, once."""
+    real = cpucopies.copy_units
+    whole = iter((False,))
 
-    def move(*args: object) -> None:
-        if next(calls) == number:
-            raise OSError("the cable is out")
-        real(*args)  # type: ignore[arg-type]
+    def copy_units(*args: Any) -> None:
+        *job, first, last, streaming, sums = args
+        if next(whole, True):
+            real(*args)
+            return
+        real(*job, first, (first + last) // 2, streaming, sums)
+        raise OSError("the cable is out")
 
-    monkeypatch.setattr(copies, "move", move)
+    monkeypatch.setattr(cpucopies, "copy_units", copy_units)
 
 
 def test_extend_shrinks_a_host_copy() -> None:

@@ -1,0 +1,141 @@
+"""The results page: from reports as benches print them to one file; what is no report is one sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.bench.report import Bench, as_object
+from app.results import read_report, run_results
+from engine.errors import Refused
+from panels.results_charts import specs
+
+SIZES = (64, 256, 1024)
+TARGET = {"name": "x", "value": 1, "target": 2, "op": ">=", "met": False}
+
+
+def swap_rows() -> list[dict[str, Any]]:
+    speeds = {"out_gb_per_s": 9.0, "in_gb_per_s": 9.5, "staged_out_gb_per_s": 5.0, "memcpy_gb_per_s": 11.0}
+    return [{"case": "block-major", "block_kib": size, "blocks": 9, "mib": 16, **speeds} for size in SIZES]
+
+
+def report(name: str = "swap", rows: list[dict[str, Any]] | None = None, **other: Any) -> dict[str, Any]:
+    bench = Bench(name, "quick")
+    for row in swap_rows() if rows is None else rows:
+        bench.row(**row)
+    bench.target("out / memcpy", 0.9, ">=", 0.8)
+    bench.target("in / memcpy", 0.7, ">=", 0.8)
+    bench.note("A note.")
+    return as_object(bench) | other
+
+
+def saved(path: Path, made: object) -> Path:
+    path.write_text(made if isinstance(made, str) else json.dumps(made), encoding="utf-8")
+    return path
+
+
+def made(tmp_path: Path, *reports: dict[str, Any]) -> str:
+    paths = [saved(tmp_path / f"{place}.json", one) for place, one in enumerate(reports)]
+    run_results(paths, tmp_path / "out.html")
+    return (tmp_path / "out.html").read_text(encoding="utf-8")
+
+
+def test_a_page_has_machine_date_command_figures_and_targets(tmp_path: Path) -> None:
+    one = report(at="2026-05-04T03:02:01+02:00", command="parkdeck bench swap --quick --json")
+    text = made(tmp_path, one)
+    for said in ("2026-05-04 01:02 UTC", one["command"], one["machine"]["cpu"], one["versions"]["numba"], "A note."):
+        assert said in text
+    for said in ("1 of 2 met", ">= 0.8", ">0.7<", ">9.5<", 'class="badge missed">missed', 'id="chart-1-1"'):
+        assert said.replace(">=", "&gt;=") in text or said in text
+    page = text.split("<script", 1)[0]
+    assert "<link" not in page
+    assert "src=" not in page
+
+
+def test_two_reports_of_one_bench_stand_beside_each_other(tmp_path: Path) -> None:
+    text = made(tmp_path, report(), report(backend="vllm"))
+    assert 'id="bench-1"' in text
+    assert 'id="bench-2"' in text
+    assert 'id="chart-2-1"' in text
+
+
+def test_what_a_report_holds_stays_text(tmp_path: Path) -> None:
+    bad = "</script><img src=x onerror=alert(1)>"
+    rows = [{"turns": 1, "context": 2, "tok_s": 3.0, bad: bad}]
+    one = report("throughput", rows, notes=[bad], command=bad, depth=bad, backend=bad, error=bad)
+    one |= {"machine": {bad: bad}, "versions": {bad: bad}}
+    one["targets"][0]["name"] = bad
+    text = made(tmp_path, one, report(bad))
+    assert "<img" not in text.replace("<img-", "")
+    assert text.count("</script>") == 3
+
+
+def test_a_bench_without_what_a_chart_needs_is_a_table(tmp_path: Path) -> None:
+    text = made(tmp_path, report("throughput", [{"name": "x", "speed": 1}]), report("foo", [{"a": None}]))
+    assert 'id="charts"' not in text
+    assert ">n/a<" in text
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("", "is empty"),
+        ("not JSON", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[1, 2]", "is no report"),
+        ('{"a": 1}', "is no report"),
+        (json.dumps(report()).replace("0.9", "NaN"), "holds NaN"),
+        (json.dumps(report()).replace("11.0", "1e999"), "has a row"),
+        (report(rows=[{"a": 1}]) | {"rows": [{"a": [1]}]}, "has a row"),
+        (report() | {"rows": 5}, "has no rows"),
+        (report() | {"notes": [5]}, "has a note"),
+        (report() | {"at": "yesterday"}, "'yesterday' where its date belongs"),
+        (report() | {"at": "2026-01-01"}, "where its date belongs"),
+        (report() | {"targets": [{"name": "x", "value": 1, "target": 2, "op": "~", "met": True}]}, "has a target"),
+        (
+            report() | {"targets": [{"name": "x", "value": 1, "target": 2, "op": ">=", "met": True}]},
+            "says of the target",
+        ),
+        ({name: value for name, value in report().items() if name != "machine"}, "has no machine"),
+    ],
+)
+def test_what_is_no_report_is_one_sentence(tmp_path: Path, made: object, said: str) -> None:
+    with pytest.raises(Refused) as refused:
+        read_report(saved(tmp_path / "x.json", made))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_absent_or_no_text_and_an_output_over_a_report_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="cannot be read"):
+        read_report(tmp_path / "absent.json")
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Refused, match="is not JSON"):
+        read_report(tmp_path / "bytes.json")
+    path = saved(tmp_path / "x.json", report())
+    with pytest.raises(Refused, match="one of the reports"):
+        run_results([path], path)
+
+
+def test_all_that_a_bench_prints_may_be_given_not_the_last_line_alone(tmp_path: Path) -> None:
+    assert read_report(saved(tmp_path / "x.json", f"a table\n{json.dumps(report())}\n")).bench == "swap"
+
+
+def test_charts_draw_what_the_rows_hold_and_nothing_of_what_they_lack() -> None:
+    (drawn,) = specs("swap", swap_rows(), "dark")
+    assert [trace["name"] for trace in drawn["data"]] == ["out", "in", "out, staged", "memcpy"]
+    assert drawn["data"][0]["x"] == [size << 10 for size in SIZES]
+    assert drawn["data"][0]["y"] == [9.0] * 3
+    assert specs("swap", swap_rows()[:2], "dark") == []
+    rows = [
+        {"turns": turns, "context": 1024, "precision": kv, "ms": 2.0 * turns, "gb_per_s": None}
+        for turns in (1, 8)
+        for kv in ("fp16", "q8")
+    ]
+    (drawn,) = specs("attention", rows, "light")
+    assert [(trace["name"], trace["x"], trace["y"]) for trace in drawn["data"]] == [
+        ("fp16", ["1 × 1,024", "8 × 1,024"], [2.0, 16.0]),
+        ("q8", ["1 × 1,024", "8 × 1,024"], [2.0, 16.0]),
+    ]
+    assert specs("throughput", rows, "light") == []
