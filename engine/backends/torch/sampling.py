@@ -4,13 +4,19 @@ Randomness is counter-based: Philox keyed by the turn's seed, its counter the po
 turn draws the same tokens whatever runs beside it and however often it was paused, moved or computed again.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from engine.backends.limits import SEED_BITS
 from engine.errors import ParkdeckError
 from engine.turn import Sampling
 
-NUCLEUS_FIRST_LOOK = 1024
+COLDEST = 1e-30
+"""Temperatures below it take the likeliest token all the same; their float32 quotients would overflow."""
+
+CUTS = np.float32([2**-5, 2**-8, 2**-12, 2**-16, 2**-24])
+"""Weights, as parts of the heaviest, above which candidates are looked for in turn."""
 
 
 class UnusableLogits(ParkdeckError):
@@ -30,9 +36,9 @@ def sample(logits: np.ndarray, sampling: Sampling, seed: int, position: int) -> 
         )
     if sampling.temperature == 0:
         return int(np.argmax(logits))
-    weights = np.exp((logits.astype(np.float64) - float(logits.max())) / sampling.temperature)
+    weights = np.exp((logits - logits.max()) / np.float32(max(sampling.temperature, COLDEST)))
     tokens = _candidates(weights, sampling)
-    mass = np.cumsum(weights if tokens is None else weights[tokens])
+    mass = np.cumsum(weights if tokens is None else weights[tokens], dtype=np.float64)
     draw = uniform(seed, position) * mass[-1]
     chosen = min(int(np.searchsorted(mass, draw, side="right")), mass.size - 1)
     return chosen if tokens is None else int(tokens[chosen])
@@ -47,29 +53,36 @@ def uniform(seed: int, position: int) -> float:
 def _candidates(weights: np.ndarray, sampling: Sampling) -> np.ndarray | None:
     """Tokens left by top-k and top-p, likeliest first; None when both are off."""
     count = sampling.top_k if 0 < sampling.top_k < weights.size else weights.size
-    if count == weights.size and sampling.top_p == 1:
-        return None
-    total = float(weights.sum())
-    if count == weights.size and weights.size > NUCLEUS_FIRST_LOOK:
-        first = _largest(weights, NUCLEUS_FIRST_LOOK)
-        if float(weights[first].sum()) >= sampling.top_p * total:
-            return _nucleus(weights, first, sampling.top_p * total)
-    kept = _largest(weights, count)
-    return _nucleus(weights, kept, sampling.top_p * float(weights[kept].sum()))
-
-
-def _largest(weights: np.ndarray, count: int) -> np.ndarray:
-    """The `count` heaviest tokens, heaviest first, equals by token id."""
     if count < weights.size:
-        edge = np.partition(weights, weights.size - count)[weights.size - count]
-        above = np.flatnonzero(weights > edge)
-        kept = np.concatenate([above, np.flatnonzero(weights == edge)[: count - above.size]])
-    else:
-        kept = np.arange(weights.size)
-    return kept[np.lexsort((kept, -weights[kept]))]
+        kept = _heaviest(weights, _above(weights, lambda tokens: tokens.size >= count))[:count]
+        return _nucleus(weights, kept, sampling.top_p * _mass(weights[kept]))
+    if sampling.top_p == 1:
+        return None
+    wanted = sampling.top_p * _mass(weights)
+    return _nucleus(
+        weights, _heaviest(weights, _above(weights, lambda tokens: _mass(weights[tokens]) >= wanted)), wanted
+    )
+
+
+def _mass(weights: np.ndarray) -> float:
+    return float(weights.sum(dtype=np.float64))
+
+
+def _above(weights: np.ndarray, enough: Callable[[np.ndarray], bool]) -> np.ndarray:
+    """All tokens above one weight, as few as are `enough`: sorting these few is much cheaper than sorting all."""
+    for cut in CUTS:
+        tokens = np.flatnonzero(weights >= cut)
+        if enough(tokens):
+            return tokens
+    return np.arange(weights.size)
+
+
+def _heaviest(weights: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """`tokens`, which ascend, heaviest first, equals by token id."""
+    return tokens[np.argsort(-weights[tokens], kind="stable")]
 
 
 def _nucleus(weights: np.ndarray, ordered: np.ndarray, mass: float) -> np.ndarray:
     """The shortest prefix of `ordered` that holds at least `mass`."""
-    reached = int(np.searchsorted(np.cumsum(weights[ordered]), mass, side="left"))
+    reached = int(np.searchsorted(np.cumsum(weights[ordered], dtype=np.float64), mass, side="left"))
     return ordered[: min(reached + 1, ordered.size)]
