@@ -17,6 +17,7 @@ EXACT = "exact fp32"
 PYTHON_VARIABLE = "PARKDECK_PEER_PYTHON"
 OURS_ALONE = ("GOMP_SPINCOUNT", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER_PRIORITY", "NUMBA_CACHE_DIR")
 """What this process sets for itself; a peer waits and compiles as it does by itself."""
+START_S = 60.0
 MAIN = Path(__file__).parent / "peers" / "peer_main.py"
 
 
@@ -111,10 +112,19 @@ def peer_model(peer: Peer) -> Path:
 
 
 def start_peer(peer: Peer, python: str) -> PeerProcess:
-    """A process that waits to be asked to open; whoever starts it closes it."""
+    """A process that has found its engine and waits to be asked to open it; whoever starts it closes it."""
     env = {name: value for name, value in os.environ.items() if name not in OURS_ALONE}
     # As vLLM's manual has it on x86; about 5 % faster here than without.
     openmp = Path(python).parent.parent / "lib" / "libiomp5.so"
     if peer.package == "vllm" and openmp.is_file():
         env.setdefault("LD_PRELOAD", str(openmp.absolute()))
-    return PeerProcess(peer.title, [python, str(MAIN), peer.module], env)
+    process = PeerProcess(peer.title, [python, str(MAIN), peer.module], env)
+    try:
+        process.ask("start", START_S)
+    except Refused as error:
+        process.close()
+        raise Refused(f"{error}; README says how to make its environment") from error
+    except BaseException:
+        process.close()
+        raise
+    return process

@@ -1,5 +1,6 @@
 """A peer: another engine in a process of its own, asked over JSON lines (see `peers/peer_main.py`)."""
 
+import contextlib
 import json
 import os
 import queue
@@ -24,10 +25,11 @@ SAID_LENGTH = 200
 
 class PeerProcess:
     """`name` is for people. Raises Refused, one sentence, for whatever goes wrong; whoever made it closes it, which
-    ends the process and all that it started."""
+    ends the process and all that it started. It ends by itself when this process does."""
 
     def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
         self.name = name
+        self._answered = True
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - kept open as long as the process
         self._requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -56,6 +58,7 @@ class PeerProcess:
 
     def ask(self, op: str, timeout_s: float = ANSWER_S, **arguments: object) -> Any:
         """What the peer's method `op` returns."""
+        self._answered = False
         self._requests.put(json.dumps({"op": op, **arguments}) + "\n")
         try:
             line = self._lines.get(timeout=timeout_s)
@@ -63,7 +66,9 @@ class PeerProcess:
             raise Refused(f"{self.name} gave no answer to {op!r} within {timeout_s:g} s") from None
         if line is None:
             raise self._ended(op)
-        return self._result(op, line)
+        result = self._result(op, line)
+        self._answered = True
+        return result
 
     def cpu_seconds(self) -> float:
         """Of the process and all that it started."""
@@ -78,7 +83,17 @@ class PeerProcess:
         return spent
 
     def close(self) -> None:
-        """End the process and its children at once, whatever they are at."""
+        """End the process and its children: at once where it is at something, else it may tidy up first."""
+        self._requests.put(None)
+        try:
+            if self._answered:
+                self._process.wait(timeout=ENDS_S)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            self._kill()
+
+    def _kill(self) -> None:
         if hasattr(os, "killpg"):
             # Its children are of its group, also when it has ended itself.
             try:
@@ -88,23 +103,21 @@ class PeerProcess:
         else:
             self._process.kill()
         self._process.wait()
-        self._requests.put(None)
         self._said.close()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
+        with self._process.stdout as answers:
+            for line in answers:
+                self._lines.put(line)
         self._lines.put(None)
 
     def _write(self) -> None:
         assert self._process.stdin is not None
-        while (request := self._requests.get()) is not None:
-            try:
-                self._process.stdin.write(request)
-                self._process.stdin.flush()
-            except OSError:
-                return
+        with contextlib.suppress(OSError), self._process.stdin as requests:
+            while (request := self._requests.get()) is not None:
+                requests.write(request)
+                requests.flush()
 
     def _result(self, op: str, line: str) -> Any:
         try:

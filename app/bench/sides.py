@@ -13,9 +13,9 @@ from engine.turn import TurnId
 
 WARM = 1
 """Steps at the start of each stretch that count for nobody: the first one places the turns."""
-QUIET_CPU = 0.2
-"""Cores that an engine at rest may use."""
-LOOK_S = 0.03
+QUIET_CPU = 0.25
+"""Cores that an engine at rest may use; the system counts another process's time in ticks of 10 ms, one in LOOK_S."""
+LOOK_S = 0.05
 QUIETS_S = 3.0
 
 

@@ -10,15 +10,21 @@ from dataclasses import dataclass
 from itertools import count
 from statistics import median
 
+import numba
+import torch
+
 from app.bench.against import EXACT, Peer, chosen_peer, peer_model, peer_python, start_peer
+from app.bench.peer_process import PeerProcess
 from app.bench.report import Bench, Cell
 from app.bench.rig import AUTHOR, Rig, loaded, quiet_body
 from app.bench.sides import WARM, Case, OwnSide, PeerSide, Side, Text, come_to_rest
+from engine.body import Body
 from engine.errors import Refused
 from engine.geometry import BLOCK_SIZE, KVDtype
 from engine.knobs import Knobs
 from engine.workload.text import PromptSource
 
+DECODE, PREFILL = WORKS = ("decode", "prefill")
 PROMPT = 512
 TEXT_TOKENS = 20_000
 HELD_PROMPTS = 100
@@ -84,65 +90,74 @@ class Row:
         return tuple(own / peer for own, peer in zip(self.ours, self.peers, strict=True)) if self.peers else ()
 
 
+@dataclass(frozen=True, slots=True)
+class Own:
+    """This project's sides, the text that all sides are given, and the threads that all have."""
+
+    sides: Sequence[Side]
+    text: Text
+    threads: int
+
+
 def run(bench: Bench) -> None:
-    if bench.backend != "torch":
-        raise Refused("throughput measures the torch backend; compare it with vLLM by --against vllm")
-    against = bench.words.get("against")
-    if against is None and "peer-python" in bench.words:
-        raise Refused("--peer-python names a peer's Python; say which by --against vllm or --against llamacpp")
-    peer = None if against is None else chosen_peer(against)
+    peer = _asked_peer(bench)
     depth = (ALONE if peer is None else BESIDE)[bench.depth]
-    with _opened(bench, depth, peer) as (own, peers):
-        rows = measured(bench, depth, own, peers)
+    with contextlib.ExitStack() as stack:
+        process = None
+        if peer is not None:
+            process = start_peer(peer, peer_python(peer, bench.words.get("peer-python")))
+            stack.callback(process.close)
+        bench.say("loading the model")
+        own = open_own(depth, EXACT in peer.kv if peer else True, stack)
+        theirs = open_peer(bench, depth, peer, process, own) if peer and process else {}
+        rows = measured(bench, depth, own.sides, theirs)
     report(bench, depth, rows, peer)
 
 
-@contextlib.contextmanager
-def _opened(bench: Bench, depth: Depth, peer: Peer | None) -> Iterator[tuple[list[Side], dict[str, Side]]]:
-    """Our sides, and by the label of each the peer's."""
-    with contextlib.ExitStack() as stack:
-        python = peer_python(peer, bench.words.get("peer-python")) if peer else ""
-        process = start_peer(peer, python) if peer else None
-        if process is not None:
-            stack.callback(process.close)
-        own, text, threads = _own_sides(bench, depth, peer, stack)
-        if peer is None or process is None:
-            yield own, {}
-            return
-        bench.say(f"starting {peer.title}, which may take minutes the first time")
-        kinds = dict.fromkeys(peer.kv.values())
-        version = process.ask(
-            "open", model=str(peer_model(peer)), turns=max(depth.turns), tokens=depth.room, kv=list(kinds),
-            threads=threads,
-        )  # fmt: skip
-        bench.note(f"{peer.title} {version}, {threads} threads each, as ours; {peer.weights}.")
-        theirs = {kv: PeerSide(f"{peer.title} {kv}", process, kv, text) for kv in kinds}
-        yield own, {label: theirs[kv] for label, kv in peer.kv.items()}
+def _asked_peer(bench: Bench) -> Peer | None:
+    """Raises Refused for options that do not go together."""
+    if bench.backend != "torch":
+        raise Refused("throughput measures the torch backend; compare it with vLLM by --against vllm")
+    name = bench.words.get("against")
+    if name is None and "peer-python" in bench.words:
+        raise Refused("--peer-python names a peer's Python; say which peer by --against vllm or --against llamacpp")
+    if name is None:
+        return None
+    if torch.cuda.is_available():
+        raise Refused("peers are compared with on CPUs alone; hide the GPU by CUDA_VISIBLE_DEVICES=-1")
+    return chosen_peer(name)
 
 
-def _own_sides(
-    bench: Bench, depth: Depth, peer: Peer | None, stack: contextlib.ExitStack
-) -> tuple[list[Side], Text, int]:
-    """fp16 and q8 on one engine, exact fp32 on another one."""
-    import numba
-
-    labels = list(peer.kv) if peer else ["fp16", "q8", EXACT]
-    arena_tokens = max(depth.turns) * depth.room
+def open_own(depth: Depth, with_exact: bool, stack: contextlib.ExitStack) -> Own:
+    """fp16 and q8 on one engine, exact fp32 on another one; `stack` closes both."""
+    tokens = max(depth.turns) * depth.room
     knobs = {"max_running": max(depth.turns), "prefill_chunk": PROMPT}
-    bench.say("loading the model")
-    fast_body = quiet_body(arena_tokens=arena_tokens)
-    fast = Rig(fast_body)
-    stack.callback(fast.close)
-    fast.commands.set_knobs(knobs, AUTHOR)
-    text = Text(PromptSource(loaded(fast_body).tokenizer, seed=7).cut("throughput", TEXT_TOKENS))
-    sides: list[Side] = [OwnSide("fp16", fast, KVDtype.FP16, text), OwnSide("q8", fast, KVDtype.Q8, text)]
-    if EXACT in labels:
-        body = quiet_body(exact=True, kv_dtype=KVDtype.FP32, arena_tokens=2 * arena_tokens)
-        exact = Rig(body, Knobs(kv_dtype=KVDtype.FP32))
-        stack.callback(exact.close)
-        exact.commands.set_knobs(knobs, AUTHOR)
+
+    def rig(body: Body) -> Rig:
+        opened = Rig(body, Knobs(kv_dtype=body.backend.kv_dtype))
+        stack.callback(opened.close)
+        opened.commands.set_knobs(knobs, AUTHOR)
+        return opened
+
+    body = quiet_body(arena_tokens=tokens)
+    fast = rig(body)
+    text = Text(PromptSource(loaded(body).tokenizer, seed=7).cut("throughput", TEXT_TOKENS))
+    sides = [OwnSide("fp16", fast, KVDtype.FP16, text), OwnSide("q8", fast, KVDtype.Q8, text)]
+    if with_exact:
+        exact = rig(quiet_body(exact=True, kv_dtype=KVDtype.FP32, arena_tokens=2 * tokens))
         sides.append(OwnSide(EXACT, exact, KVDtype.FP32, text))
-    return sides, text, numba.get_num_threads()
+    return Own(sides, text, numba.get_num_threads())
+
+
+def open_peer(bench: Bench, depth: Depth, peer: Peer, process: PeerProcess, own: Own) -> dict[str, Side]:
+    """The peer's side for each label of ours."""
+    bench.say(f"starting {peer.title}, which may take minutes the first time")
+    kinds = list(dict.fromkeys(peer.kv.values()))
+    model, turns = str(peer_model(peer)), max(depth.turns)
+    version = process.ask("open", model=model, turns=turns, tokens=depth.room, kv=kinds, threads=own.threads)
+    bench.note(f"{peer.title} {version}, {own.threads} threads each; {peer.weights}.")
+    sides = {kv: PeerSide(f"{peer.title} {kv}", process, kv, own.text) for kv in kinds}
+    return {label: sides[kv] for label, kv in peer.kv.items()}
 
 
 def measured(bench: Bench, depth: Depth, own: Sequence[Side], peers: Mapping[str, Side]) -> list[Row]:
@@ -161,11 +176,11 @@ def measured(bench: Bench, depth: Depth, own: Sequence[Side], peers: Mapping[str
         # The most turns first: a peer that keeps the KV of prompts meets those of the fewer turns again.
         for turns in sorted(depth.turns, reverse=True):
             bench.say(f"decode: {turns} x {context:,}")
-            add("decode", turns, context, _decoded(sides, Case(turns, context), depth, unrested))
+            add(DECODE, turns, context, _decoded(sides, Case(turns, context), depth, unrested))
     numbers = count(HELD_PROMPTS, max(depth.prefills))
     for prompts in depth.prefills:
         bench.say(f"prefill: {prompts} x {PROMPT:,}")
-        add("prefill", prompts, PROMPT, _prefilled(sides, prompts, depth, numbers, unrested))
+        add(PREFILL, prompts, PROMPT, _prefilled(sides, prompts, depth, numbers, unrested))
     if unrested:
         bench.note(f"{', '.join(sorted(unrested))} was measured while another process did not come to rest.")
     return rows
@@ -212,45 +227,49 @@ def _rested(sides: Sequence[Side], unrested: set[str]) -> Iterator[Side]:
 
 
 def report(bench: Bench, depth: Depth, rows: Sequence[Row], peer: Peer | None) -> None:
-    order = {"decode": 0, "prefill": 1}
     labels = list(dict.fromkeys(row.kv for row in rows))
-    ordered = sorted(rows, key=lambda row: (order[row.work], labels.index(row.kv), row.context, row.turns))
+    ordered = sorted(rows, key=lambda row: (WORKS.index(row.work), labels.index(row.kv), row.context, row.turns))
     alone = {(row.work, row.kv, row.context): row.speed for row in ordered if row.turns == 1}
+    aggregates = []
     for row in ordered:
-        one = alone.get((row.work, row.kv, row.context))
-        cells = {
-            "work": row.work,
-            "kv": row.kv,
-            "turns": row.turns,
-            "tokens_each": row.context,
-            "tok_per_s": round(row.speed, 1),
-            "ms_per_step": round(1e3 * row.turns / row.speed, 2) if row.work == "decode" else None,
-            "times_one_turn": round(row.speed / one, 2) if one else None,
-        }
-        bench.row(**cells, **(_beside(row, peer) if peer else {}))
-    aggregates = [
-        f"{row.kv} at {row.context:,} {row.speed / alone[row.work, row.kv, row.context]:.2f}"
-        for row in ordered
-        if row.work == "decode" and row.turns == 8
-    ]
+        times = row.speed / alone[row.work, row.kv, row.context]
+        bench.row(**_cells(row, times), **(_beside(row, peer) if peer else {}))
+        if (row.work, row.turns) == (DECODE, 8):
+            aggregates.append(f"{row.kv} at {row.context:,} {times:.2f}")
     bench.note(f"Eight turns together over one alone, decode: {', '.join(aggregates)}; the card's is {CARD_AGGREGATE}.")
     bench.note(
         f"Medians of {depth.rounds} rounds of {depth.steps} steps; a decode row's contexts grow by up to "
         f"{depth.growth} tokens meanwhile."
     )
-    for wanted in peer.wanted if peer else ():
-        for row in ordered:
-            if (row.work, row.kv, row.turns, row.context) == (wanted.work, wanted.kv, wanted.turns, wanted.context):
-                name = f"{row.work} {row.kv}, {row.turns} x {row.context:,}: ours over {peer.title}'s"
-                bench.target(name, round(median(row.ratios), 3), ">=", wanted.ratio)
+    if peer is not None:
+        _targets(bench, ordered, peer)
+
+
+def _cells(row: Row, times: float) -> dict[str, Cell]:
+    return {
+        "work": row.work,
+        "kv": row.kv,
+        "turns": row.turns,
+        "tokens_each": row.context,
+        "tok_per_s": round(row.speed, 1),
+        "ms_per_step": round(1e3 * row.turns / row.speed, 2) if row.work == DECODE else None,
+        "times_one_turn": round(times, 2),
+    }
 
 
 def _beside(row: Row, peer: Peer) -> dict[str, Cell]:
-    if not row.peers:
-        return {"peer_kv": None}
     return {
         "peer_kv": peer.kv[row.kv],
         "peer_tok_per_s": round(median(row.peers), 1),
         "ours_over_peer": round(median(row.ratios), 2),
         "in_all_rounds": f"{min(row.ratios):.2f}-{max(row.ratios):.2f}",
     }
+
+
+def _targets(bench: Bench, rows: Sequence[Row], peer: Peer) -> None:
+    """Of the rows that this depth has measured."""
+    for wanted in peer.wanted:
+        for row in rows:
+            if (row.work, row.kv, row.turns, row.context) == (wanted.work, wanted.kv, wanted.turns, wanted.context):
+                name = f"{row.work} {row.kv}, {row.turns} x {row.context:,}: ours over {peer.title}'s"
+                bench.target(name, round(median(row.ratios), 3), ">=", wanted.ratio)

@@ -23,13 +23,17 @@ class Context:
 
 class Engine:
     def __init__(self) -> None:
-        import llama_cpp
-
-        self._lib: Any = llama_cpp
-        self._quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)
+        self._lib: Any = None
+        self._quiet: Any = None
         self._contexts: dict[str, Context] = {}
         self._vocab = 0
         self._step_tokens = 0
+
+    def start(self) -> None:
+        import llama_cpp
+
+        self._lib = llama_cpp
+        self._quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)
 
     def open(self, model: str, turns: int, tokens: int, kv: list[str], threads: int) -> str:
         """`turns` and `tokens`: the most that is held at once; the version."""

@@ -1,5 +1,6 @@
 """vLLM's engine core in this process, as it is by default: float32 on a CPU, torch.compile, prefix caching."""
 
+import importlib.util
 import os
 import time
 from typing import Any
@@ -25,6 +26,10 @@ class Engine:
         self._core: Any = None
         self._held: list[str] = []
         self._numbered = 0
+
+    def start(self) -> None:
+        if importlib.util.find_spec("vllm") is None:
+            raise ModuleNotFoundError("No module named 'vllm'")
 
     def open(self, model: str, turns: int, tokens: int, kv: list[str], threads: int) -> str:
         """Load, compile, and run a little; the version. `turns` and `tokens`: the most that is held at once."""
