@@ -1,5 +1,6 @@
 """Who is measured: this project's engine at one precision, or a peer. All do the same work and tell seconds."""
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,6 +52,11 @@ class Side(Protocol):
 
     label: str
 
+    @property
+    def pid(self) -> int:
+        """Of the process that it runs in."""
+        ...
+
     def hold(self, case: Case) -> None: ...
 
     def decode(self, steps: int) -> float:
@@ -64,7 +70,7 @@ class Side(Protocol):
         ...
 
     def cpu_seconds(self) -> float:
-        """Of the process that it runs in."""
+        """That its process has used so far."""
         ...
 
 
@@ -78,6 +84,10 @@ class OwnSide:
         self._dtype = dtype
         self._text = text
         self._case = Case(0, 0)
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
 
     def hold(self, case: Case) -> None:
         self._case = case
@@ -140,6 +150,10 @@ class PeerSide:
         self._kv = kv
         self._text = text
 
+    @property
+    def pid(self) -> int:
+        return self._peer.pid
+
     def hold(self, case: Case) -> None:
         self._peer.ask("hold", kv=self._kv, prompts=self._text.prompts(case.turns, case.context))
 
@@ -156,14 +170,25 @@ class PeerSide:
         return self._peer.cpu_seconds()
 
 
-def come_to_rest(sides: Sequence[Side]) -> bool:
-    """Wait until no side's process computes or spins; False: one still does, QUIETS_S later."""
+def come_to_rest(sides: Sequence[Side]) -> None:
+    """Wait until no side's process computes or spins, or QUIETS_S have passed."""
     ends = time.perf_counter() + QUIETS_S
-    while True:
-        before, at = [side.cpu_seconds() for side in sides], time.perf_counter()
+    while time.perf_counter() < ends:
+        looked = Idle(sides)
         time.sleep(LOOK_S)
-        spent = time.perf_counter() - at
-        if all(side.cpu_seconds() - cpu < QUIET_CPU * spent for side, cpu in zip(sides, before, strict=True)):
-            return True
-        if time.perf_counter() > ends:
-            return False
+        if looked.cores() < QUIET_CPU:
+            return
+
+
+class Idle:
+    """The cores that the processes of these sides have used since it was made."""
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self._sides = {side.pid: side for side in sides}.values()
+        self._at, self._used = time.perf_counter(), self._sum()
+
+    def cores(self) -> float:
+        return (self._sum() - self._used) / max(time.perf_counter() - self._at, 1e-9)
+
+    def _sum(self) -> float:
+        return sum(side.cpu_seconds() for side in self._sides)

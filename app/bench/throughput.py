@@ -17,7 +17,7 @@ from app.bench.against import EXACT, Peer, chosen_peer, peer_model, peer_python,
 from app.bench.peer_process import PeerProcess
 from app.bench.report import Bench, Cell
 from app.bench.rig import AUTHOR, Rig, loaded, quiet_body
-from app.bench.sides import WARM, Case, OwnSide, PeerSide, Side, Text, come_to_rest
+from app.bench.sides import WARM, Case, Idle, OwnSide, PeerSide, Side, Text, come_to_rest
 from engine.body import Body
 from engine.errors import Refused
 from engine.geometry import BLOCK_SIZE, KVDtype
@@ -27,6 +27,8 @@ from engine.workload.text import PromptSource
 DECODE, PREFILL = WORKS = ("decode", "prefill")
 PROMPT = 512
 TEXT_TOKENS = 20_000
+FEW_TURNS = 4
+IDLE_CORES = 0.1
 HELD_PROMPTS = 100
 """Prompts of prefills are numbered from here, those of held turns from 0."""
 CARD_AGGREGATE = 5.6
@@ -38,7 +40,8 @@ Speeds = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """`prefills`: how many prompts of PROMPT tokens at once."""
+    """`steps` of a stretch, twice as many of few turns, whose steps are short; `prefills`: how many prompts of PROMPT
+    tokens at once."""
 
     rounds: int
     steps: int
@@ -46,10 +49,13 @@ class Depth:
     contexts: tuple[int, ...] = (128, 1024)
     prefills: tuple[int, ...] = (1, 8)
 
+    def steps_of(self, turns: int) -> int:
+        return self.steps * (2 if turns <= FEW_TURNS else 1)
+
     @property
     def growth(self) -> int:
-        """Tokens by which a context grows while its case is measured."""
-        return self.rounds * (WARM + self.steps)
+        """Tokens by which a context grows at most while its case is measured."""
+        return self.rounds * (WARM + max(map(self.steps_of, self.turns)))
 
     @property
     def room(self) -> int:
@@ -164,7 +170,7 @@ def measured(bench: Bench, depth: Depth, own: Sequence[Side], peers: Mapping[str
     """`peers`: by the label of ours."""
     rows: list[Row] = []
     sides = _in_turns(own, peers)
-    unrested: set[str] = set()
+    busy: dict[str, float] = {}
 
     def add(work: str, turns: int, context: int, speeds: Speeds) -> None:
         for side in own:
@@ -176,13 +182,14 @@ def measured(bench: Bench, depth: Depth, own: Sequence[Side], peers: Mapping[str
         # The most turns first: a peer that keeps the KV of prompts meets those of the fewer turns again.
         for turns in sorted(depth.turns, reverse=True):
             bench.say(f"decode: {turns} x {context:,}")
-            add(DECODE, turns, context, _decoded(sides, Case(turns, context), depth, unrested))
+            add(DECODE, turns, context, _decoded(sides, Case(turns, context), depth, busy))
     numbers = count(HELD_PROMPTS, max(depth.prefills))
     for prompts in depth.prefills:
         bench.say(f"prefill: {prompts} x {PROMPT:,}")
-        add(PREFILL, prompts, PROMPT, _prefilled(sides, prompts, depth, numbers, unrested))
-    if unrested:
-        bench.note(f"{', '.join(sorted(unrested))} was measured while another process did not come to rest.")
+        add(PREFILL, prompts, PROMPT, _prefilled(sides, prompts, depth, numbers, busy))
+    for label, cores in busy.items():
+        if cores > IDLE_CORES:
+            bench.note(f"{label} was not alone: in a round the process that was to be idle used {cores:.2f} cores.")
     return rows
 
 
@@ -196,34 +203,39 @@ def _in_turns(own: Sequence[Side], peers: Mapping[str, Side]) -> list[Side]:
     return order
 
 
-def _decoded(sides: Sequence[Side], case: Case, depth: Depth, unrested: set[str]) -> Speeds:
+def _decoded(sides: Sequence[Side], case: Case, depth: Depth, busy: dict[str, float]) -> Speeds:
     speeds: dict[str, list[float]] = {side.label: [] for side in sides}
     for side in sides:
         side.hold(case)
+    steps = depth.steps_of(case.turns)
     for _ in range(depth.rounds):
-        for side in _rested(sides, unrested):
-            speeds[side.label].append(case.turns * depth.steps / side.decode(depth.steps))
+        for side in _rested(sides, busy):
+            speeds[side.label].append(case.turns * steps / side.decode(steps))
     for side in sides:
         side.release()
     return speeds
 
 
-def _prefilled(sides: Sequence[Side], prompts: int, depth: Depth, numbers: Iterator[int], unrested: set[str]) -> Speeds:
+def _prefilled(
+    sides: Sequence[Side], prompts: int, depth: Depth, numbers: Iterator[int], busy: dict[str, float]
+) -> Speeds:
     """No prompt twice: a peer may keep what it has computed."""
     speeds: dict[str, list[float]] = {side.label: [] for side in sides}
     for _ in range(depth.rounds):
         first = next(numbers)
-        for side in _rested(sides, unrested):
+        for side in _rested(sides, busy):
             speeds[side.label].append(prompts * PROMPT / side.prefill(prompts, PROMPT, first))
     return speeds
 
 
-def _rested(sides: Sequence[Side], unrested: set[str]) -> Iterator[Side]:
-    """Each side as soon as all have come to rest; one that is measured beside a busy one is named in `unrested`."""
+def _rested(sides: Sequence[Side], busy: dict[str, float]) -> Iterator[Side]:
+    """Each side as soon as all have come to rest. `busy`: the most cores that other processes used while one was at
+    work."""
     for side in sides:
-        if not come_to_rest(sides):
-            unrested.add(side.label)
+        come_to_rest(sides)
+        idle = Idle([other for other in sides if other.pid != side.pid])
         yield side
+        busy[side.label] = max(busy.get(side.label, 0.0), idle.cores())
 
 
 def report(bench: Bench, depth: Depth, rows: Sequence[Row], peer: Peer | None) -> None:
@@ -238,8 +250,8 @@ def report(bench: Bench, depth: Depth, rows: Sequence[Row], peer: Peer | None) -
             aggregates.append(f"{row.kv} at {row.context:,} {times:.2f}")
     bench.note(f"Eight turns together over one alone, decode: {', '.join(aggregates)}; the card's is {CARD_AGGREGATE}.")
     bench.note(
-        f"Medians of {depth.rounds} rounds of {depth.steps} steps; a decode row's contexts grow by up to "
-        f"{depth.growth} tokens meanwhile."
+        f"Medians of {depth.rounds} rounds; a decode row's contexts grow by up to {depth.growth} tokens while it is "
+        "measured."
     )
     if peer is not None:
         _targets(bench, ordered, peer)
