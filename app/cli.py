@@ -186,6 +186,8 @@ def bench(
     backend: BackendOption = "torch",
     minutes: Annotated[float | None, typer.Option("--minutes", min=0.2, max=1440, help="memory: for so long.")] = None,
     turns: Annotated[int | None, typer.Option("--turns", min=1, max=256, help="memory: live turns.")] = None,
+    against: Annotated[str | None, typer.Option("--against", help="throughput: beside vllm or llamacpp.")] = None,
+    peer_python: Annotated[str | None, typer.Option("--peer-python", help="throughput: the peer's Python.")] = None,
 ) -> None:
     """Measure one promise: exit status 0 all targets met, 1 one missed, 2 it could not run."""
     from engine.kernels.threads import configure_threads
@@ -205,10 +207,12 @@ def bench(
         raise Refused("--quick and --full exclude each other; give one of them")
     asked = {"minutes": minutes, "turns": turns}
     own = {option: float(value) for option, value in asked.items() if value is not None}
-    if alien := sorted(own.keys() - OPTIONS.get(name, frozenset())):
+    told_in_words = {"against": against, "peer-python": peer_python}
+    words = {option: value for option, value in told_in_words.items() if value is not None}
+    if alien := sorted((own.keys() | words.keys()) - OPTIONS.get(name, frozenset())):
         raise Refused(f"the bench {name} takes no --{alien[0]}; leave it out")
     depth: Depth = "quick" if quick else "full" if full else "default"
-    raise typer.Exit(run_bench(name, known[name], depth, backend or "torch", options=own, as_json=as_json))
+    raise typer.Exit(run_bench(name, known[name], depth, backend or "torch", options=own, words=words, as_json=as_json))
 
 
 @MAKE.command()

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 Run = Callable[["Bench"], None]
 HELPERS = frozenset({"report", "rig"})
-OPTIONS: Mapping[str, frozenset[str]] = {"memory": frozenset({"minutes", "turns"})}
+OPTIONS: Mapping[str, frozenset[str]] = {
+    "memory": frozenset({"minutes", "turns"}),
+    "throughput": frozenset({"against", "peer-python"}),
+}
 """What a bench takes beside what all take."""
 
 
@@ -21,7 +24,7 @@ class _Benches(Mapping[str, Run]):
 
     def __init__(self) -> None:
         modules = pkgutil.iter_modules([str(Path(__file__).parent)])
-        self._names = tuple(sorted(m.name for m in modules if _is_bench(m.name)))
+        self._names = tuple(sorted(m.name for m in modules if not m.ispkg and _is_bench(m.name)))
 
     def __getitem__(self, name: str) -> Run:
         if name not in self._names:

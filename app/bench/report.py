@@ -56,13 +56,14 @@ class Target:
 
 @dataclass(slots=True)
 class Bench:
-    """What one run of a bench gathers. `say` gets a line of progress now and then; `options`: what was asked of this
-    bench alone, by name."""
+    """What one run of a bench gathers. `say` gets a line of progress now and then; `options` and `words`: what was
+    asked of this bench alone, by name."""
 
     name: str
     depth: Depth = "default"
     backend: str = "torch"
     options: Mapping[str, float] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
     say: Callable[[str], None] = lambda line: None
     rows: list[dict[str, Cell]] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
@@ -95,6 +96,7 @@ def run_bench(
     backend: str = "torch",
     *,
     options: Mapping[str, float] | None = None,
+    words: Mapping[str, str] | None = None,
     as_json: bool = False,
     console: Console | None = None,
 ) -> int:
@@ -107,6 +109,7 @@ def run_bench(
         depth,
         backend,
         options or {},
+        words or {},
         say=lambda line: errors.print(line, style="dim", markup=False, highlight=False),
     )
     try:
