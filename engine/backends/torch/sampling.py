@@ -15,7 +15,7 @@ from engine.turn import Sampling
 COLDEST = 1e-30
 """Temperatures below it take the likeliest token all the same; their float32 quotients would overflow."""
 
-CUTS = np.float32([2**-5, 2**-8, 2**-12, 2**-16, 2**-24])
+CUTS = (2**-5, 2**-8, 2**-12, 2**-16, 2**-24)
 """Weights, as parts of the heaviest, above which candidates are looked for in turn."""
 
 
