@@ -53,13 +53,15 @@ def decode_step(config: ModelConfig, layers: int, turns: int, context: int, dtyp
     out = torch.zeros(turns * shape.heads * shape.padded).numpy()
     floats = scratch_floats(shape.heads // shape.kv_heads, shape.padded)
     scratch = torch.zeros(numba.get_num_threads(), floats).numpy()
+    counters = np.zeros(layers, np.int64)
 
     def run() -> None:
+        counters[:] = 0
         for layer in range(layers):
             attend(
                 qkv, width, work.units, positions, table, shape.heads, shape.kv_heads, shape.dim, shape.padded, layer,
                 shape.block_size, blocks.values, blocks.values_stride, blocks.scales, blocks.scales_offset,
-                blocks.scales_stride, scratch, work.slots, out,
+                blocks.scales_stride, scratch, work.slots, out, counters, layer,
             )  # fmt: skip
             join_spans(work.splits, shape.heads, shape.padded, work.slots, out)
 

@@ -22,6 +22,7 @@ from engine.kernels.attend_tile import (
     widen,
 )
 from engine.kernels.compiled import njit
+from engine.kernels.share import take
 
 GROUP = 4
 """Consecutive rows of one turn that share the widening of a tile."""
@@ -156,14 +157,15 @@ def _attend_unit(
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")
 def attend(
     qkv, width, units, positions, table, heads, kv_heads, dim, padded, layer, block_size,
-    kv, kv_stride, scales, scale_offset, scale_stride, scratch, slots, out,
+    kv, kv_stride, scales, scale_offset, scale_stride, scratch, slots, out, counters, turn,
 ):  # fmt: skip
     """Attention of all rows over the arena, one layer; rows that were split have their spans in `slots` afterwards.
 
     qkv, out: flat float32, rows of `width` and heads x padded; heads lie `padded` floats apart, queries scaled.
     units: int64 (n, 6): first row, rows, row of `table`, first span, spans, slot or FINISH, heaviest first. kv: the
     arena as flat uint16 (halves), int8 or float32, blocks `kv_stride` apart; scales: the arena as float32 at q8, empty
-    and of any integer type otherwise. scratch: float32 (workers, scratch_floats); slots: flat, slot_floats each.
+    and of any integer type otherwise. scratch: float32 (workers, scratch_floats); slots: flat, slot_floats each;
+    counters[turn]: 0, this pass's counter.
     """
     workers = scratch.shape[0]
     s = scratch.reshape(-1)
@@ -171,7 +173,8 @@ def attend(
     group = heads // kv_heads
     size = record_size(padded)
     for worker in prange(workers):
-        for number in range(worker, units.shape[0] * kv_heads, workers):
+        number = take(counters, turn)
+        while number < units.shape[0] * kv_heads:
             unit, head = number // kv_heads, number % kv_heads
             first, count, slot = units[unit, 0], units[unit, 1], units[unit, 5]
             records = _attend_unit(
@@ -187,6 +190,7 @@ def attend(
                 kept = (slot * heads + head * group) * size
                 for d in range(group * size):
                     slots[kept + d] = s[records + d]
+            number = take(counters, turn)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -8,7 +8,16 @@ from engine.kernels.attend import attend, join_spans
 from engine.kernels.compiled import njit
 from engine.kernels.emit import LANES
 from engine.kernels.linear import gated, linear, linear_add, rms_norm
+from engine.kernels.share import APART
 from engine.kernels.store import store
+
+PASSES = 5
+"""Of a layer that the workers share by counters: three projections, attention, the gated product."""
+
+
+def counter_values(layers: int) -> int:
+    """int64 values that a call's passes count in, the head's among them."""
+    return (layers * PASSES + 1) * APART
 
 
 class Shape(NamedTuple):
@@ -56,7 +65,8 @@ class Weights(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Flat float32, for a fixed number of rows; `attend` is (workers, scratch_floats)."""
+    """Flat float32, for a fixed number of rows; `attend` is (workers, scratch_floats), `counters` int64, APART for each
+    pass of a call."""
 
     residual: np.ndarray
     normed: np.ndarray
@@ -64,6 +74,7 @@ class Scratch(NamedTuple):
     attended: np.ndarray
     inner: np.ndarray
     attend: np.ndarray
+    counters: np.ndarray
 
 
 class Work(NamedTuple):
@@ -120,14 +131,18 @@ def forward(tokens, positions, turns, table, work, cos, sin, shape, weights, scr
     """
     hidden = shape.hidden_padded
     rows = tokens.size
+    workers = scratch.attend.shape[0]
+    counters = scratch.counters
+    counters[:] = 0
     width = (shape.heads + 2 * shape.kv_heads) * shape.padded
     out_width = shape.heads * shape.padded
     _embed(tokens, hidden, weights.embedding, weights.embedding_scale, scratch.residual)
     for layer in range(shape.layers):
+        turn = layer * PASSES * APART
         _normalise(scratch.residual, 0, rows, shape, weights.input_norm, layer * hidden, scratch.normed)
         linear(
             scratch.normed, work.rows, hidden, weights.qkv, layer * width * hidden, weights.qkv_scale, weights.qkv_bias,
-            layer * width, width, scratch.qkv,
+            layer * width, width, scratch.qkv, workers, counters, turn,
         )  # fmt: skip
         store(
             scratch.qkv, width, rows, positions, turns, table, shape.heads, shape.kv_heads, shape.dim,
@@ -137,25 +152,25 @@ def forward(tokens, positions, turns, table, work, cos, sin, shape, weights, scr
         attend(
             scratch.qkv, width, work.units, positions, table, shape.heads, shape.kv_heads, shape.dim, shape.padded,
             layer, shape.block_size, blocks.values, blocks.values_stride, blocks.scales, blocks.scales_offset,
-            blocks.scales_stride, scratch.attend, work.slots, scratch.attended,
+            blocks.scales_stride, scratch.attend, work.slots, scratch.attended, counters, turn + APART,
         )  # fmt: skip
         join_spans(work.splits, shape.heads, shape.padded, work.slots, scratch.attended)
         linear_add(
             scratch.attended, work.rows, out_width, weights.out, layer * hidden * out_width, weights.out_scale,
-            layer * hidden, hidden, scratch.residual,
+            layer * hidden, hidden, scratch.residual, workers, counters, turn + 2 * APART,
         )  # fmt: skip
         _normalise(scratch.residual, 0, rows, shape, weights.post_norm, layer * hidden, scratch.normed)
         gated(
             scratch.normed, work.rows, hidden, weights.gate_up, layer * 2 * shape.inner * hidden, weights.gate_up_scale,
-            layer * 2 * shape.inner, shape.inner, scratch.inner,
+            layer * 2 * shape.inner, shape.inner, scratch.inner, workers, counters, turn + 3 * APART,
         )  # fmt: skip
         linear_add(
             scratch.inner, work.rows, shape.inner, weights.down, layer * hidden * shape.inner, weights.down_scale,
-            layer * hidden, hidden, scratch.residual,
+            layer * hidden, hidden, scratch.residual, workers, counters, turn + 4 * APART,
         )  # fmt: skip
     if logits.size > 0:
         _normalise(scratch.residual, first, rows - first, shape, weights.final_norm, 0, scratch.normed)
         linear(
             scratch.normed, work.ended, hidden, weights.head, 0, weights.head_scale, weights.no_bias, 0,
-            shape.vocab_padded, logits,
+            shape.vocab_padded, logits, workers, counters, shape.layers * PASSES * APART,
         )  # fmt: skip

@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 
 from engine.kernels.compiled import njit
 from engine.kernels.emit import F32, LANES, Emitter
+from engine.kernels.share import take
 
 MOST_ROWS = 6
 """Rows that share one pass over a tile of weights: 6 x 16 sums fill the twelve registers that two multipliers of five
@@ -205,41 +206,58 @@ def _strip(tile, tiles, x, blocks, inputs, w, w_at, scale, s_at, add, add_at, ad
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def linear(x, blocks, inputs, w, w_at, scale, bias, s_at, outputs, y):
+def linear(x, blocks, inputs, w, w_at, scale, bias, s_at, outputs, y, workers, counters, turn):
     """y (rows, outputs) = x w^T + bias. `blocks`: the rows, as `row_blocks` cuts them; `w_at`, `s_at`: where this
-    layer begins in w and in scale and bias."""
+    layer begins in w and in scale and bias; counters[turn]: 0, this pass's counter."""
     tiles = outputs // LANES
-    for strip in prange((tiles + 1) // 2):
-        _strip(2 * strip, tiles, x, blocks, inputs, w, w_at, scale, s_at, bias, s_at, 0, outputs, y)
+    for _worker in prange(workers):
+        tile = 2 * take(counters, turn)
+        while tile < tiles:
+            _strip(tile, tiles, x, blocks, inputs, w, w_at, scale, s_at, bias, s_at, 0, outputs, y)
+            tile = 2 * take(counters, turn)
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def linear_add(x, blocks, inputs, w, w_at, scale, s_at, outputs, y):
-    """y (rows, outputs) += x w^T."""
+def linear_add(x, blocks, inputs, w, w_at, scale, s_at, outputs, y, workers, counters, turn):
+    """y (rows, outputs) += x w^T. Arguments as in `linear`."""
     tiles = outputs // LANES
-    for strip in prange((tiles + 1) // 2):
-        _strip(2 * strip, tiles, x, blocks, inputs, w, w_at, scale, s_at, y, 0, outputs, outputs, y)
+    for _worker in prange(workers):
+        tile = 2 * take(counters, turn)
+        while tile < tiles:
+            _strip(tile, tiles, x, blocks, inputs, w, w_at, scale, s_at, y, 0, outputs, outputs, y)
+            tile = 2 * take(counters, turn)
+
+
+@njit(nogil=True, cache=True)
+def _gated_tile(tile, x, blocks, inputs, w, w_at, scale, s_at, outputs, y):
+    """All rows of one tile of gate and of up."""
+    gate = w_at + tile * inputs * LANES
+    up = gate + inputs * outputs
+    s = s_at + tile * LANES
+    for i in range(blocks.shape[0]):
+        row, rows = blocks[i, 0], blocks[i, 1]
+        at = row * outputs + tile * LANES
+        if rows == 6:
+            _tile_gated(6, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
+        elif rows == 5:
+            _tile_gated(5, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
+        elif rows == 4:
+            _tile_gated(4, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
+        elif rows == 3:
+            _tile_gated(3, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
+        elif rows == 2:
+            _tile_gated(2, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
+        else:
+            _tile_gated(1, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def gated(x, blocks, inputs, w, w_at, scale, s_at, outputs, y):
-    """y (rows, outputs) = silu(x gate^T) x (x up^T); w holds gate, then up, each (outputs, inputs)."""
-    for tile in prange(outputs // LANES):
-        gate = w_at + tile * inputs * LANES
-        up = gate + inputs * outputs
-        s = s_at + tile * LANES
-        for i in range(blocks.shape[0]):
-            row, rows = blocks[i, 0], blocks[i, 1]
-            at = row * outputs + tile * LANES
-            if rows == 6:
-                _tile_gated(6, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
-            elif rows == 5:
-                _tile_gated(5, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
-            elif rows == 4:
-                _tile_gated(4, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
-            elif rows == 3:
-                _tile_gated(3, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
-            elif rows == 2:
-                _tile_gated(2, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
-            else:
-                _tile_gated(1, x, row * inputs, inputs, w, gate, up, scale, s, s + outputs, y, at, outputs)
+def gated(x, blocks, inputs, w, w_at, scale, s_at, outputs, y, workers, counters, turn):
+    """y (rows, outputs) = silu(x gate^T) x (x up^T); w holds gate, then up, each (outputs, inputs). Arguments as in
+    `linear`."""
+    tiles = outputs // LANES
+    for _worker in prange(workers):
+        tile = take(counters, turn)
+        while tile < tiles:
+            _gated_tile(tile, x, blocks, inputs, w, w_at, scale, s_at, outputs, y)
+            tile = take(counters, turn)

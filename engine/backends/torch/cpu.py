@@ -13,7 +13,7 @@ from engine.errors import Refused
 from engine.geometry import BLOCK_SIZE, KVDtype
 from engine.kernels.attend import scratch_floats
 from engine.kernels.attend_tile import TILE
-from engine.kernels.forward import Blocks, Scratch, Shape, forward
+from engine.kernels.forward import Blocks, Scratch, Shape, counter_values, forward
 from engine.models.progress import Progress, Report, silent
 
 PIECE = 128
@@ -142,6 +142,7 @@ def _scratch(shape: Shape) -> Scratch:
         attended=floats(shape.heads * shape.padded),
         inner=floats(shape.inner),
         attend=torch.zeros(numba.get_num_threads(), scratch_floats(group, shape.padded)).numpy(),
+        counters=torch.zeros(counter_values(shape.layers), dtype=torch.int64).numpy(),
     )
 
 

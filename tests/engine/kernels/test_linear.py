@@ -16,17 +16,22 @@ def _weights(rng: np.random.Generator, kind: type, outputs: int, inputs: int) ->
     return rng.integers(-127, 128, (outputs, inputs)).astype(kind)
 
 
+def fresh() -> tuple[int, np.ndarray, int]:
+    """Three workers and a counter of their own."""
+    return 3, np.zeros(1, np.int64), 0
+
+
 @pytest.mark.parametrize("kind", [np.int8, np.float32])
 def test_linear_is_the_product_by_scale_and_bias(kind: type) -> None:
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((8, 48), np.float32), _weights(rng, kind, 80, 48)
     scale, bias = rng.random(80, np.float32), rng.standard_normal(80, np.float32)
     y = np.full((8, 80), np.nan, np.float32)
-    linear(x.reshape(-1), row_blocks(8), 48, _tiles(w), 0, scale, bias, 0, 80, y.reshape(-1))
+    linear(x.reshape(-1), row_blocks(8), 48, _tiles(w), 0, scale, bias, 0, 80, y.reshape(-1), *fresh())
     wanted = x.astype(np.float64) @ w.T.astype(np.float64) * scale + bias
     np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-3)
     before = y.copy()
-    linear_add(x.reshape(-1), row_blocks(8), 48, _tiles(w), 0, scale, 0, 80, y.reshape(-1))
+    linear_add(x.reshape(-1), row_blocks(8), 48, _tiles(w), 0, scale, 0, 80, y.reshape(-1), *fresh())
     np.testing.assert_allclose(y, before + wanted - bias, rtol=1e-5, atol=1e-3)
 
 
@@ -37,7 +42,7 @@ def test_gated_is_silu_of_gate_times_up_and_survives_large_gates(kind: type) -> 
     x[0] *= 100
     scale = np.full(64, 0.01, np.float32)
     y = np.empty((4, 32), np.float32)
-    gated(x.reshape(-1), row_blocks(4), 32, _tiles(w), 0, scale, 0, 32, y.reshape(-1))
+    gated(x.reshape(-1), row_blocks(4), 32, _tiles(w), 0, scale, 0, 32, y.reshape(-1), *fresh())
     gate, up = np.split(x.astype(np.float64) @ w.T.astype(np.float64) * 0.01, 2, axis=1)
     with np.errstate(over="ignore"):
         wanted = gate / (1 + np.exp(-gate)) * up
@@ -55,9 +60,9 @@ def test_a_row_has_the_same_bits_in_any_place_batch_and_block(kind: type) -> Non
     def run(rows: np.ndarray, blocks: np.ndarray) -> list[np.ndarray]:
         y, added = np.empty((rows.shape[0], 112), np.float32), np.ones((rows.shape[0], 112), np.float32)
         through = np.empty((rows.shape[0], 48), np.float32)
-        linear(rows.reshape(-1), blocks, 576, w, 0, scale, bias, 0, 112, y.reshape(-1))
-        linear_add(rows.reshape(-1), blocks, 576, w, 0, scale, 0, 112, added.reshape(-1))
-        gated(rows.reshape(-1), blocks, 576, w, 0, scale, 0, 48, through.reshape(-1))
+        linear(rows.reshape(-1), blocks, 576, w, 0, scale, bias, 0, 112, y.reshape(-1), *fresh())
+        linear_add(rows.reshape(-1), blocks, 576, w, 0, scale, 0, 112, added.reshape(-1), *fresh())
+        gated(rows.reshape(-1), blocks, 576, w, 0, scale, 0, 48, through.reshape(-1), *fresh())
         return [y, added, through]
 
     full = run(x, row_blocks(64))
@@ -80,8 +85,8 @@ def test_a_layer_is_found_behind_the_layers_before_it() -> None:
     x, w = rng.standard_normal((4, 16), np.float32), _weights(rng, np.int8, 64, 16)
     one, none = np.ones(64, np.float32), np.zeros(64, np.float32)
     both, second = np.empty((4, 64), np.float32), np.empty((4, 32), np.float32)
-    linear(x.reshape(-1), row_blocks(4), 16, _tiles(w), 0, one, none, 0, 64, both.reshape(-1))
-    linear(x.reshape(-1), row_blocks(4), 16, _tiles(w), 32 * 16, one, none, 32, 32, second.reshape(-1))
+    linear(x.reshape(-1), row_blocks(4), 16, _tiles(w), 0, one, none, 0, 64, both.reshape(-1), *fresh())
+    linear(x.reshape(-1), row_blocks(4), 16, _tiles(w), 32 * 16, one, none, 32, 32, second.reshape(-1), *fresh())
     assert np.array_equal(both[:, 32:], second)
 
 
