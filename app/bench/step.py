@@ -118,11 +118,12 @@ def report_busy(bench: Bench, cores: int, found: dict[int, list[float]]) -> None
             most = round(lost_core(cores) * TOLERANCE, 2)
             bench.target(f"step beside 1 busy process / alone, {cores} cores", round(times, 3), "<=", most)
     bench.note(
-        f"Busy processes: each spins on any core. With {cores} cores the kernels split each pass evenly over {cores} "
-        "threads and wait for the slowest. A busy process takes at most one core, so the step may last "
+        f"Busy processes: each spins on any core. With {cores} cores {cores} threads share each pass of the kernels, "
+        "and the next one begins when all are done. A busy process takes at most one core, so the step may last "
         f"{lost_core(cores):.2f} times as long, and {TOLERANCE - 1:.0%} more is allowed for switching; a scheduler "
         f"that spreads {cores} + 1 threads evenly gives {(cores + 1) / cores:.2f}. With {cores} of them every thread "
-        "has half a core (2.00), and a pass waits for threads that are not on at once: told, without a target."
+        "has half a core (2.00), and a pass waits for a thread that is off in the middle of its unit: told, without a "
+        "target."
     )
 
 

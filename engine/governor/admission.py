@@ -70,20 +70,22 @@ def _start_foreground(board: Board, turn: TurnView, victims: list[TurnView], tol
     fewest = 1 if toll or board.slots <= 0 else 0
     if fewest > len(victims):
         return Outcome.NO_SLOT
-    offered = board.parked(settled=False, but=turn.id)
-    movable = sum([t.blocks for t in offered])
+    offered: list[TurnView] = []
+    movable = 0
     short = board.wants(turn) - board.spare
     for count in range(len(victims) + 1):
         if count:
-            last = victims[count - 1]
-            short -= board.wants(last)
-            movable += last.blocks
-            if last.blocks:
-                offered.append(last)
+            short -= board.wants(victims[count - 1])
         if count < fewest:
             continue
         moves: tuple[Move, ...] = ()
         if short > 0:
+            if not offered:
+                offered = board.parked(settled=False, but=turn.id) + [v for v in victims[:count] if v.blocks]
+                movable = sum([t.blocks for t in offered])
+            elif count and victims[count - 1].blocks:
+                offered.append(victims[count - 1])
+                movable += victims[count - 1].blocks
             if movable < short:
                 continue
             moves = board.ask(offered, Need(hard=short))

@@ -7,6 +7,7 @@ turn draws the same tokens whatever runs beside it and however often it was paus
 from collections.abc import Callable
 
 import numpy as np
+import torch
 
 from engine.backends.limits import SEED_BITS
 from engine.errors import ParkdeckError
@@ -14,6 +15,9 @@ from engine.turn import Sampling
 
 COLDEST = 1e-30
 """Temperatures below it take the likeliest token all the same; their float32 quotients would overflow."""
+
+STRETCH = 256
+"""Weights that are added up together: so one need not add up all of them one by one."""
 
 CUTS = (2**-5, 2**-8, 2**-12, 2**-16, 2**-24)
 """Weights, as parts of the heaviest, above which candidates are looked for in turn."""
@@ -36,12 +40,22 @@ def sample(logits: np.ndarray, sampling: Sampling, seed: int, position: int) -> 
         )
     if sampling.temperature == 0:
         return int(np.argmax(logits))
-    weights = np.exp((logits - logits.max()) / np.float32(max(sampling.temperature, COLDEST)))
+    colder = 1.0 / max(sampling.temperature, COLDEST)
+    weights = torch.from_numpy(logits).sub(float(logits.max())).mul_(colder).exp_().numpy()
     tokens = _candidates(weights, sampling)
-    mass = np.cumsum(weights if tokens is None else weights[tokens], dtype=np.float64)
-    draw = uniform(seed, position) * mass[-1]
-    chosen = min(int(np.searchsorted(mass, draw, side="right")), mass.size - 1)
-    return chosen if tokens is None else int(tokens[chosen])
+    draw = uniform(seed, position)
+    return _drawn(weights, draw) if tokens is None else int(tokens[_drawn(weights[tokens], draw)])
+
+
+def _drawn(weights: np.ndarray, draw: float) -> int:
+    """Which of `weights` the number `draw`, in [0, 1), falls on: the stretch of them first, then the one in it."""
+    stretches = np.cumsum(np.add.reduceat(weights, np.arange(0, weights.size, STRETCH), dtype=np.float64))
+    wanted = draw * stretches[-1]
+    stretch = min(int(np.searchsorted(stretches, wanted, side="right")), stretches.size - 1)
+    first = stretch * STRETCH
+    before = stretches[stretch - 1] if stretch else 0.0
+    mass = before + np.cumsum(weights[first : first + STRETCH], dtype=np.float64)
+    return first + min(int(np.searchsorted(mass, wanted, side="right")), mass.size - 1)
 
 
 def uniform(seed: int, position: int) -> float:
