@@ -62,44 +62,65 @@ def _clear(s, at, queries, padded):
 @njit(nogil=True, cache=True, error_model="numpy")
 def _queries(
     row_at, head_step, group, keys, k_at, k_step, values, v_at, v_step, dims, qkv, s, weights, valid, scales, k_scale,
-    v_scale, record_at, padded,
+    v_scale, record_at, padded, next_k, next_v,
 ):  # fmt: skip
-    """One tile for the `group` queries of one row, three, two or one at a time."""
+    """One tile for the `group` queries of one row, three, two or one at a time. `next_k`, `next_v`: where the tile
+    after it begins in `keys` and `values`, asked for in parts, as a core waits for few lines at once; below 0: none.
+    """
     size = record_size(padded)
+    half = TILE * dims // 2
     g = 0
     while g < group:
         q_at, w_at, r_at = row_at + g * head_step, weights + g * TILE, record_at + g * size
+        if g == 0 and next_k >= 0:
+            prefetch(keys, next_k, half)
         if group - g >= MOST_QUERIES:
             score(3, qkv, q_at, head_step, keys, k_at, k_step, dims, s, w_at)
+            if g == 0 and next_k >= 0:
+                prefetch(keys, next_k + half, half)
             soften(3, s, w_at, valid, scales, k_scale, v_scale, r_at, padded)
+            if g == 0 and next_k >= 0:
+                prefetch(values, next_v, 2 * half)
             gather(3, s, w_at, values, v_at, v_step, dims, valid, r_at, padded)
             g += 3
         elif group - g == 2:
             score(2, qkv, q_at, head_step, keys, k_at, k_step, dims, s, w_at)
+            if g == 0 and next_k >= 0:
+                prefetch(keys, next_k + half, half)
             soften(2, s, w_at, valid, scales, k_scale, v_scale, r_at, padded)
+            if g == 0 and next_k >= 0:
+                prefetch(values, next_v, 2 * half)
             gather(2, s, w_at, values, v_at, v_step, dims, valid, r_at, padded)
             g += 2
         else:
             score(1, qkv, q_at, head_step, keys, k_at, k_step, dims, s, w_at)
+            if g == 0 and next_k >= 0:
+                prefetch(keys, next_k + half, half)
             soften(1, s, w_at, valid, scales, k_scale, v_scale, r_at, padded)
+            if g == 0 and next_k >= 0:
+                prefetch(values, next_v, 2 * half)
             gather(1, s, w_at, values, v_at, v_step, dims, valid, r_at, padded)
             g += 1
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _tile(
-    start, tokens, qkv, width, first, count, head, group, positions, kv, kv_at, scales, k_scale, v_step, dim, padded, s,
-    k_tile, v_tile, weights, records,
+    start, tokens, qkv, width, first, count, head, group, positions, kv, kv_at, kv_next, scales, k_scale, v_step, dim,
+    padded, s, k_tile, v_tile, weights, records,
 ):  # fmt: skip
-    """The tile at `start` for the rows that reach it. A single row reads the block as it lies, more widen it once."""
+    """The tile at `start` for the rows that reach it. A single row reads the block as it lies, more widen it once.
+    `kv_next`: where the tile after it begins, below 0 if there is none."""
     v_scale = k_scale + v_step
     if count == 1 and dim % 8 == 0:
         row_at = first * width + head * group * padded
         _queries(
             row_at, padded, group, kv, kv_at, dim, kv, kv_at + v_step * dim, dim, dim, qkv, s, weights, tokens, scales,
-            k_scale, v_scale, records, padded,
+            k_scale, v_scale, records, padded, kv_next, kv_next + v_step * dim,
         )  # fmt: skip
         return
+    if kv_next >= 0:
+        prefetch(kv, kv_next, TILE * dim)
+        prefetch(kv, kv_next + v_step * dim, TILE * dim)
     widen(kv, kv_at, tokens, dim, s, k_tile, padded)
     widen(kv, kv_at + v_step * dim, tokens, dim, s, v_tile, padded)
     size = group * record_size(padded)
@@ -109,6 +130,7 @@ def _tile(
             _queries(
                 row_at, padded, group, s, k_tile, padded, s, v_tile, padded, padded, qkv, s, weights,
                 min(TILE, positions[first + row] + 1 - start), scales, k_scale, v_scale, records + row * size, padded,
+                -1, -1,
             )  # fmt: skip
 
 
@@ -132,20 +154,19 @@ def _attend_unit(
         for start in range(number * SPAN, min((number + 1) * SPAN, length), TILE):
             plane = head * block_size + start % block_size
             block = blocks[start // block_size]
+            kv_next = -1
             if start + TILE < length:
                 after = blocks[(start + TILE) // block_size]
                 beside = head * block_size + (start + TILE) % block_size
-                kv_after = after * kv_stride + kv_start + beside * dim
-                prefetch(kv, kv_after, TILE * dim)
-                prefetch(kv, kv_after + v_step * dim, TILE * dim)
+                kv_next = after * kv_stride + kv_start + beside * dim
                 if scales.size > 0:
                     scale_after = after * scale_stride + scale_start + beside
                     prefetch(scales, scale_after, TILE)
                     prefetch(scales, scale_after + v_step, TILE)
             _tile(
                 start, min(TILE, length - start), qkv, width, first, count, head, group, positions, kv,
-                block * kv_stride + kv_start + plane * dim, scales, block * scale_stride + scale_start + plane, v_step,
-                dim, padded, s, k_tile, v_tile, weights, into,
+                block * kv_stride + kv_start + plane * dim, kv_next, scales,
+                block * scale_stride + scale_start + plane, v_step, dim, padded, s, k_tile, v_tile, weights, into,
             )  # fmt: skip
         if number > span:
             for i in range(queries):
