@@ -57,7 +57,7 @@ def read_report(path: Path) -> ShownReport:
         raise Refused(f"{path} cannot be read ({error.strerror}); give reports of parkdeck bench --json") from None
     except _Wrong as wrong:
         raise Refused(f"{path} {wrong}; give the last line of parkdeck bench NAME --json") from None
-    except (ValueError, RecursionError):
+    except (ValueError, OverflowError, RecursionError):
         raise Refused(f"{path} is not JSON; give the last line of parkdeck bench NAME --json") from None
 
 

@@ -33,11 +33,12 @@ def specs(bench: str, rows: Sequence[Row], theme: ThemeName) -> list[Spec]:
     if bench == "swap":
         return _swap(rows, colours)
     if bench == "attention":
-        return _bars(rows, "ms", "Decode attention, one layer's or step's time", "ms", colours) + _bars(
-            rows, "gb_per_s", "KV read per second", "GB/s", colours
+        steps = [_named(row, "precision", "context") for row in rows if row.get("what") == "decode"]
+        return _bars(steps, "ms", "Decode attention, time of one layer", "ms", colours) + _bars(
+            steps, "gb_per_s", "KV read per second", "GB/s", colours
         )
     if bench == "throughput":
-        return _bars(rows, "tok_s", "Throughput", "tok/s", colours)
+        return [chart for work in ("decode", "prefill") for chart in _throughput(rows, work, colours)]
     return []
 
 
@@ -80,6 +81,23 @@ def _sizes(total: float, rows: Sequence[Row], colours: Palette) -> Spec:
     title = f"{size(total * MIB).replace('.0 ', ' ').replace('.00 ', ' ')} in blocks of one size"
     axis = titled(colours, "block") | {"type": "log", "tickvals": blocks[::2], "ticktext": names[::2]}
     return _spec(title, traces, axis, "GB/s", f"{title}, GB/s: {'; '.join(told)}", colours)
+
+
+def _named(row: Row, series: str, tokens: str) -> Row:
+    """The row with its figures, of its texts but the one that names its series."""
+    figures = {name: value for name, value in row.items() if not isinstance(value, str)}
+    return figures | {"series": row.get(series), "context": row.get(tokens)}
+
+
+def _throughput(rows: Sequence[Row], work: str, colours: Palette) -> list[Spec]:
+    """Our speeds, and the peer's beside them where there was one: one bar for each of its precisions."""
+    own = [_named(row, "kv", "tokens_each") for row in rows if row.get("work") == work]
+    peers = []
+    for row in rows:
+        if row.get("work") == work and "peer_kv" in row:
+            speed = {"tok_per_s": row.get("peer_tok_per_s"), "series": f"peer {row['peer_kv']}"}
+            peers.append({**_named(row, "peer_kv", "tokens_each"), **speed})
+    return _bars([*own, *peers], "tok_per_s", f"Throughput, {work}", "tok/s", colours)
 
 
 def _bars(rows: Sequence[Row], column: str, title: str, unit: str, colours: Palette) -> list[Spec]:

@@ -15,7 +15,13 @@ from engine.models.resolve import DEFAULT_MODEL, check_gguf, find_model, local_p
 
 EXACT = "exact fp32"
 PYTHON_VARIABLE = "PARKDECK_PEER_PYTHON"
-OURS_ALONE = ("GOMP_SPINCOUNT", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER_PRIORITY", "NUMBA_CACHE_DIR")
+OURS_ALONE = (
+    "GOMP_SPINCOUNT",
+    "NUMBA_NUM_THREADS",
+    "NUMBA_THREADING_LAYER_PRIORITY",
+    "NUMBA_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+)
 """What this process sets for itself; a peer waits and compiles as it does by itself."""
 START_S = 60.0
 MAIN = Path(__file__).parent / "peers" / "peer_main.py"

@@ -4,7 +4,6 @@ it, and what a second start compiles.
 The step is the host's own, with snapshots and recorder: eight turns decode, alone and beside 192 others that do not
 run."""
 
-import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from app.bench.step_crowd import CASES, decide_seconds
 from app.bench.step_deck import RUNNING, Deck
 from app.bench.step_parts import OUTSIDE, Iteration
 from app.bench.step_start import Start, start_over
+from engine.kernels.threads import physical_cores
 from engine.policies import policies
 from engine.stats import quantile
 from engine.turn import Sampling
@@ -43,14 +43,14 @@ class Plan:
 PLANS = {
     "quick": Plan(100, 10, 7, 2, 25, False),
     "default": Plan(400, 30, 15, 6, 40, True),
-    "full": Plan(1500, 100, 25, 12, 80, True),
+    "full": Plan(800, 100, 25, 10, 40, True),
 }
 
 
 def run(bench: Bench) -> None:
     """Rows by `part`; targets on the step, on `decide`, beside one busy process and on the second start."""
     plan = PLANS[bench.depth]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = physical_cores()
     with Deck(bench.backend) as deck:
         bench.say(f"{RUNNING} turns, greedy and sampled")
         turns = deck.run_eight()

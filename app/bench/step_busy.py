@@ -8,14 +8,28 @@ from types import TracebackType
 
 import psutil
 
-BURN = "while True: pass"
+BURN = """
+import ctypes, os, signal, sys
+parent = os.getppid()
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+print(flush=True)
+while os.getppid() == parent:
+    for _ in range(10**5):
+        pass
+"""
+"""Ends when the bench has ended, however that came about: Linux kills it (PR_SET_PDEATHSIG), also while it is held."""
 
 
 class Burners:
     """Use as a context manager: `count` processes, held until `run` lets some of them go. They may run on any core."""
 
     def __init__(self, count: int) -> None:
-        self._processes = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(count)]
+        command = [sys.executable, "-c", BURN]
+        self._processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
+        for process in self._processes:
+            assert process.stdout is not None
+            process.stdout.readline()
         self.run(0)
 
     def __enter__(self) -> "Burners":
@@ -24,7 +38,11 @@ class Burners:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for process in self._processes:
             process.kill()
-            process.wait()
+            process.communicate()
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
 
     def run(self, count: int) -> None:
         """The first `count` burn, the others stand still."""

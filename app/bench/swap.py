@@ -34,7 +34,7 @@ COUNTED_MIB = 16
 """Moves from this size on count for the targets: an average turn of the default model, 768 tokens, has 17 MiB."""
 
 SHARE = 0.8
-FLUSHED = np.zeros(8 << 20, np.uint64)
+FLUSHED = np.ones(8 << 20, np.uint64)
 """Read before each measurement, so that none has to write back what the one before left in the cache."""
 
 DEPTHS = {"quick": ((4, 16, 64), 15), "default": ((4, 16, 64, 128), 25), "full": ((1, 4, 16, 64, 128, 256), 31)}

@@ -1,12 +1,16 @@
 """The results page: from reports as benches print them to one file; what is no report is one sentence."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.bench import throughput
+from app.bench.against import PEERS
 from app.bench.report import Bench, as_object
+from app.bench.throughput import Row as ThroughputRow
 from app.results import read_report, run_results
 from engine.errors import Refused
 from panels.results_charts import specs
@@ -62,7 +66,7 @@ def test_two_reports_of_one_bench_stand_beside_each_other(tmp_path: Path) -> Non
 
 def test_what_a_report_holds_stays_text(tmp_path: Path) -> None:
     bad = "</script><img src=x onerror=alert(1)>"
-    rows = [{"turns": 1, "context": 2, "tok_s": 3.0, bad: bad}]
+    rows = [{"work": "decode", "kv": bad, "turns": 1, "tokens_each": 2, "tok_per_s": 3.0, bad: bad}]
     one = report("throughput", rows, notes=[bad], command=bad, depth=bad, backend=bad, error=bad)
     one |= {"machine": {bad: bad}, "versions": {bad: bad}}
     one["targets"][0]["name"] = bad
@@ -87,6 +91,7 @@ def test_a_bench_without_what_a_chart_needs_is_a_table(tmp_path: Path) -> None:
         ('{"a": 1}', "is no report"),
         (json.dumps(report()).replace("0.9", "NaN"), "holds NaN"),
         (json.dumps(report()).replace("11.0", "1e999"), "has a row"),
+        (json.dumps(report()).replace("11.0", "1" + "0" * 400), "is not JSON"),
         (report(rows=[{"a": 1}]) | {"rows": [{"a": [1]}]}, "has a row"),
         (report() | {"rows": 5}, "has no rows"),
         (report() | {"notes": [5]}, "has a note"),
@@ -129,13 +134,32 @@ def test_charts_draw_what_the_rows_hold_and_nothing_of_what_they_lack() -> None:
     assert drawn["data"][0]["y"] == [9.0] * 3
     assert specs("swap", swap_rows()[:2], "dark") == []
     rows = [
-        {"turns": turns, "context": 1024, "precision": kv, "ms": 2.0 * turns, "gb_per_s": None}
+        {"what": "decode", "turns": turns, "context": 1024, "precision": kv, "ms": 2.0 * turns, "gb_per_s": None}
         for turns in (1, 8)
         for kv in ("fp16", "q8")
     ]
-    (drawn,) = specs("attention", rows, "light")
+    prompt = {"what": "prompt in one piece", "turns": 1, "context": 8192, "precision": "fp16", "ms": 9e4}
+    (drawn,) = specs("attention", [*rows, prompt], "light")
     assert [(trace["name"], trace["x"], trace["y"]) for trace in drawn["data"]] == [
         ("fp16", ["1 × 1,024", "8 × 1,024"], [2.0, 16.0]),
         ("q8", ["1 × 1,024", "8 × 1,024"], [2.0, 16.0]),
     ]
     assert specs("throughput", rows, "light") == []
+
+
+def test_throughput_is_drawn_from_the_rows_that_its_bench_makes() -> None:
+    peer = PEERS["llamacpp"]
+    found = [
+        ThroughputRow("decode", "fp16", 1, 128, (100.0, 110.0, 120.0), (50.0, 50.0, 50.0)),
+        ThroughputRow("decode", "q8", 1, 128, (90.0, 90.0, 90.0), (45.0, 45.0, 45.0)),
+        ThroughputRow("prefill", "fp16", 1, 512, (600.0, 600.0, 600.0), (200.0, 200.0, 200.0)),
+    ]
+    alone, beside = Bench("throughput"), Bench("throughput")
+    throughput.report(alone, throughput.ALONE["quick"], [replace(row, peers=()) for row in found], None)
+    throughput.report(beside, throughput.BESIDE["quick"], found, peer)
+    decode, prefill = specs("throughput", alone.rows, "light")
+    assert [(trace["name"], trace["y"]) for trace in decode["data"]] == [("fp16", [110.0]), ("q8", [90.0])]
+    assert [(trace["x"], trace["y"]) for trace in prefill["data"]] == [(["1 × 512"], [600.0])]
+    decode, prefill = specs("throughput", beside.rows, "light")
+    assert [trace["name"] for trace in decode["data"]] == ["fp16", "q8", "peer f16", "peer q8_0"]
+    assert [trace["y"] for trace in prefill["data"]] == [[600.0], [200.0]]

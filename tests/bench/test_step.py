@@ -1,7 +1,10 @@
 """The step bench over the scripted executor, its views and its targets; and what a boundary may cost, counted."""
 
+import subprocess
+import sys
 from collections import Counter
 
+import psutil
 import pytest
 
 from app.bench.report import MET, MISSED, Bench
@@ -89,6 +92,16 @@ def test_burners_burn_only_while_they_run() -> None:
         burners.run(0)
         held = [burners.cpu_seconds() for _ in range(200)]
     assert held[-1] - held[50] < 0.02
+
+
+def test_a_burner_that_is_held_ends_with_a_bench_that_is_killed() -> None:
+    script = "import app.bench.step_busy as b, time; f = b.Burners(1); print(f.pids[0], flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        burner = psutil.Process(int(bench.stdout.readline()))
+        bench.kill()
+    while burner.is_running() and burner.status() != psutil.STATUS_ZOMBIE:
+        pass
 
 
 def test_a_boundary_asks_the_policy_once_where_nobody_lacks_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,10 @@ from engine.turn import TurnId
 
 def aligned_bytes(nbytes: int, device: torch.device) -> torch.Tensor:
     """`nbytes` of zeroed uint8 memory on `device` that begins at a multiple of 64 bytes. On a CPU numpy makes it, as it
-    asks the system for huge pages: blocks that lie apart are read and written faster in them."""
+    asks the system for huge pages: blocks that lie apart are read and written faster in them. Every page is touched, so
+    that memory which is not there fails here and not in a step."""
     if device.type == "cpu":
-        raw = torch.from_numpy(np.zeros(nbytes + ALIGNMENT, np.uint8))
+        raw = torch.from_numpy(np.empty(nbytes + ALIGNMENT, np.uint8)).fill_(0)
     else:
         raw = torch.zeros(nbytes + ALIGNMENT, dtype=torch.uint8, device=device)
     start = -raw.data_ptr() % ALIGNMENT

@@ -77,6 +77,8 @@ def _executor(
     def report(step: Progress) -> None:
         progress(step.fraction, step.note)
 
+    if exact and weights is not None:
+        raise Refused(f"Exact mode keeps weights as fp32, not {weights}; leave one of the two out.")
     if device.type == "cpu":
         if weights not in (None, WeightDtype.INT8):
             raise Refused(f"On a CPU weights are kept as int8, not {weights}; leave the choice out.")

@@ -60,7 +60,6 @@ class HostPool:
     def __init__(self, nbytes: int, unit: int, device: torch.device, asked: int | None = None) -> None:
         self.unit = unit
         self.pinned = device.type != "cpu"
-        self._device = device
         lanes = min(MAX_WORKERS, os.cpu_count() or 1)
         self.workers = ThreadPoolExecutor(lanes, thread_name_prefix="parkdeck-copy")
         self.copies: Copies = CpuCopies(self.workers, lanes)

@@ -1,6 +1,7 @@
 """The arena: deterministic blocks, no block twice, and books that are checked."""
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -25,6 +26,15 @@ def test_memory_begins_at_a_multiple_of_64_and_is_zero(nbytes: int) -> None:
     assert made.data_ptr() % 64 == 0
     assert made.numel() == nbytes
     assert not made.any()
+
+
+def test_all_its_memory_is_there_from_the_start() -> None:
+    """What the system has only promised would be missing in a step, and be counted as free meanwhile."""
+    nbytes = 96 << 20
+    before = psutil.Process().memory_info().rss
+    memory = aligned_bytes(nbytes, torch.device("cpu"))
+    assert psutil.Process().memory_info().rss - before > 0.8 * nbytes
+    assert memory.numel() == nbytes
 
 
 def test_the_lowest_free_blocks_are_taken_first() -> None:

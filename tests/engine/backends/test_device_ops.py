@@ -133,6 +133,8 @@ def test_kernels_that_fail_or_are_wrong_are_not_used(
 def test_weights_that_are_not_to_be_had_are_refused_in_one_sentence() -> None:
     with pytest.raises(Refused, match="On a CPU weights are kept as int8, not int4"):
         build_torch_backend(MODEL, arena_tokens=100, device="cpu", weights=WeightDtype.INT4)
+    with pytest.raises(Refused, match="Exact mode keeps weights as fp32, not int8"):
+        build_torch_backend(MODEL, arena_tokens=100, device="cpu", exact=True, weights=WeightDtype.INT8)
     with pytest.raises(Refused, match="Weights as int8 need Triton"):
         kept_as(WeightDtype.INT8, TorchOps())
     assert kept_as(None, TorchOps()) is WeightDtype.FP16
