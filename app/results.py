@@ -35,8 +35,8 @@ def run_results(paths: Sequence[Path], out: Path) -> None:
         page(
             reports,
             plotly=PLOTLY_JS.read_text(encoding="utf-8"),
-            style=(ASSETS / "theme" / "results.css").read_text(encoding="utf-8"),
-            script=(ASSETS / "js" / "results.js").read_text(encoding="utf-8"),
+            style=(ASSETS / "results" / "page.css").read_text(encoding="utf-8"),
+            script=(ASSETS / "results" / "page.js").read_text(encoding="utf-8"),
             icon=(ASSETS / "theme" / "icon.svg").read_text(encoding="utf-8"),
         ),
         encoding="utf-8",
