@@ -16,8 +16,11 @@ class Leaving {
 
   clicked(event) {
     const link = event.composedPath().find((part) => part.tagName === 'A');
-    if (!link || this.passing || !leads(link)) return;
+    if (!link || this.passing || !inside(link)) return;
     if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    // The latest click counts, also one that asks for the page that is shown.
+    clearTimeout(this.timer);
+    if (link.pathname === location.pathname) return;
     event.preventDefault();
     event.stopImmediatePropagation();
     this.hold(link);
@@ -30,7 +33,6 @@ class Leaving {
       if (!answered() && performance.now() - since < LONGEST_MS) return again(() => pass(answered));
       this.pass(link.href);
     };
-    clearTimeout(this.timer);
     again(() => pass(this.ask()));
   }
 
@@ -47,7 +49,7 @@ class Leaving {
   }
 }
 
-// To another page of this site.
-function leads(link) {
-  return link.origin === location.origin && link.pathname !== location.pathname && !link.hasAttribute('download');
+// To a page of this site.
+function inside(link) {
+  return link.origin === location.origin && !link.hasAttribute('download');
 }
