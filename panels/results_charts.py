@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 Spec = dict[str, Any]
 
 HEIGHT = 340
-MARGIN = {"l": 58, "r": 18, "t": 44, "b": 84}
+MARGIN = {"l": 58, "r": 18, "t": 44, "b": 110}
 LEAST_SIZES = 3
 """A line of fewer block sizes is none."""
 
@@ -118,7 +118,9 @@ def _bars(rows: Sequence[Row], column: str, title: str, unit: str, colours: Pale
         )  # fmt: skip
     if not traces:
         return []
-    axis = titled(colours, "turns × context, tokens") | {"type": "category"}
+    lines = [group.replace(" × ", "<br>× ") for group in groups]
+    ticks = {"tickvals": groups, "ticktext": lines, "tickangle": 0}
+    axis = titled(colours, "turns × context, tokens") | {"type": "category"} | ticks
     return [_spec(title, traces, axis, unit, f"{title}, {unit}: {'; '.join(told)}", colours)]
 
 
@@ -143,7 +145,7 @@ def _spec(title: str, traces: list[Trace], x_axis: dict[str, Any], unit: str, al
     layout = around(colours, HEIGHT, MARGIN, title) | {
         "xaxis": x_axis,
         "yaxis": titled(colours, unit) | {"rangemode": "tozero", "nticks": 7},
-        "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2, "yanchor": "top"},
+        "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.34, "yanchor": "top"},
         "barmode": "group",
         "bargap": 0.28,
         "showlegend": True,
