@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import IO, Any, Literal
 
 import psutil
@@ -158,7 +157,7 @@ def as_object(bench: Bench, error: str | None = None) -> dict[str, Any]:
     report: dict[str, Any] = {
         "bench": bench.name,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join(["parkdeck", *sys.argv[1:]]),
         "depth": bench.depth,
         "backend": bench.backend,
         "machine": machine(),

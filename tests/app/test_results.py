@@ -1,6 +1,7 @@
 """The results page: from reports as benches print them to one file; what is no report is one sentence."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,11 @@ def test_a_page_has_machine_date_command_figures_and_targets(tmp_path: Path) -> 
     page = text.split("<script", 1)[0]
     assert "<link" not in page
     assert "src=" not in page
+
+
+def test_a_report_names_the_command_however_it_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/somewhere/cli.py", "bench", "swap", "--json"])
+    assert report()["command"] == "parkdeck bench swap --json"
 
 
 def test_two_reports_of_one_bench_stand_beside_each_other(tmp_path: Path) -> None:
