@@ -47,7 +47,7 @@ class Asked {
 
   stepped(event) {
     const link = event.composedPath().find((part) => part.tagName === 'A');
-    if (link && leads(link)) this.rest(STEP_MS);
+    if (link && inside(link) && link.pathname !== location.pathname) this.rest(STEP_MS);
   }
 
   stop() {
