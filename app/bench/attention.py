@@ -23,6 +23,7 @@ from engine.backends.torch.work import share_out
 from engine.errors import Refused
 from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype, KVGeometry
 from engine.kernels.attend import attend, join_spans, scratch_floats
+from engine.kernels.forward import attention_sizes
 from engine.models.config import ModelConfig
 from engine.stats import quantile
 
@@ -56,14 +57,15 @@ def decode_step(config: ModelConfig, layers: int, turns: int, context: int, dtyp
     floats = scratch_floats(shape.heads // shape.kv_heads, shape.padded)
     scratch = torch.zeros(numba.get_num_threads(), floats).numpy()
     counters = np.zeros(layers, np.int64)
+    sizes = attention_sizes(shape)
 
     def run() -> None:
         counters[:] = 0
         for layer in range(layers):
             attend(
-                qkv, width, work.units, positions, table, shape.heads, shape.kv_heads, shape.dim, shape.padded, layer,
-                shape.block_size, blocks.values, blocks.values_stride, blocks.scales, blocks.scales_offset,
-                blocks.scales_stride, scratch, work.slots, out, counters, layer,
+                qkv, width, work.units, positions, table, shape.kv_heads, layer, sizes, blocks.values,
+                blocks.values_stride, blocks.scales, blocks.scales_offset, blocks.scales_stride, scratch, work.slots,
+                out, counters, layer,
             )  # fmt: skip
             join_spans(work.splits, shape.heads, shape.padded, work.slots, out)
 

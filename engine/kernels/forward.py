@@ -9,6 +9,7 @@ from engine.kernels.compiled import njit
 from engine.kernels.emit import LANES
 from engine.kernels.linear import gated, linear, linear_add, rms_norm
 from engine.kernels.share import APART
+from engine.kernels.sizes import compiled_in
 from engine.kernels.store import store
 
 PASSES = 5
@@ -34,6 +35,11 @@ class Shape(NamedTuple):
     vocab_padded: int
     block_size: int
     eps: np.float32
+
+
+def attention_sizes(shape: Shape) -> np.ndarray:
+    """What `attend` has compiled in."""
+    return compiled_in(dim=shape.dim, padded=shape.padded, group=shape.heads // shape.kv_heads, block=shape.block_size)
 
 
 class Weights(NamedTuple):
@@ -124,10 +130,11 @@ def _normalise(x, first, rows, shape, weight, weight_at, out):
 
 
 @njit(nogil=True, cache=True)
-def forward(tokens, positions, turns, table, work, cos, sin, shape, weights, scratch, blocks, first, logits):
+def forward(tokens, positions, turns, table, work, cos, sin, shape, sizes, weights, scratch, blocks, first, logits):
     """Run the rows through all layers and write logits (rows, vocab_padded), flat, of the rows from `first` on.
 
-    tokens, positions, turns (row of `table`): int64 (n,); logits may be empty, then the head is skipped.
+    tokens, positions, turns (row of `table`): int64 (n,); sizes: `attention_sizes` of the shape; logits may be empty,
+    then the head is skipped.
     """
     hidden = shape.hidden_padded
     rows = tokens.size
@@ -150,9 +157,9 @@ def forward(tokens, positions, turns, table, work, cos, sin, shape, weights, scr
             blocks.values_stride, blocks.scales, blocks.scales_offset, blocks.scales_stride,
         )  # fmt: skip
         attend(
-            scratch.qkv, width, work.units, positions, table, shape.heads, shape.kv_heads, shape.dim, shape.padded,
-            layer, shape.block_size, blocks.values, blocks.values_stride, blocks.scales, blocks.scales_offset,
-            blocks.scales_stride, scratch.attend, work.slots, scratch.attended, counters, turn + APART,
+            scratch.qkv, width, work.units, positions, table, shape.kv_heads, layer, sizes, blocks.values,
+            blocks.values_stride, blocks.scales, blocks.scales_offset, blocks.scales_stride, scratch.attend, work.slots,
+            scratch.attended, counters, turn + APART,
         )  # fmt: skip
         join_spans(work.splits, shape.heads, shape.padded, work.slots, scratch.attended)
         linear_add(

@@ -18,6 +18,7 @@ from engine.backends.torch.convert import convert_arena, load_kernels, scratch_b
 from engine.backends.torch.executor import Executor
 from engine.backends.torch.hostpool import HostPool, unit_bytes
 from engine.backends.torch.probe import copy_sizes, probe_copy
+from engine.backends.torch.sampling import warm_up as warm_up_sampling
 from engine.backends.torch.stepper import run_step
 from engine.backends.torch.turns import OpenTurn
 from engine.errors import CorruptCopy, IntegrityError, Refused, UnknownTurn
@@ -267,6 +268,7 @@ class TorchBackend:
         wanted = self.kv_dtypes - ({KVDtype.FP32} - {first.dtype})
         load_kernels([self._layout(dtype) for dtype in sorted(wanted)])
         self._pool.copies.warm_up()
+        warm_up_sampling()
         for dtype in sorted(wanted - {first.dtype}):
             self._arena.renumber(self._layout(dtype), self._arena.live())
             self._executor.warm_up(self._arena.view)

@@ -13,7 +13,7 @@ from engine.errors import Refused
 from engine.geometry import BLOCK_SIZE, KVDtype
 from engine.kernels.attend import scratch_floats
 from engine.kernels.attend_tile import TILE
-from engine.kernels.forward import Blocks, Scratch, Shape, counter_values, forward
+from engine.kernels.forward import Blocks, Scratch, Shape, attention_sizes, counter_values, forward
 from engine.models.progress import Progress, Report, silent
 
 PIECE = 128
@@ -41,6 +41,7 @@ class CpuExecutor:
         self.kv_dtypes = KV_DTYPES
         self._report = progress or silent
         self._shape = shape_of(model.config, block_size)
+        self._sizes = attention_sizes(self._shape)
         self._weights = pack_weights(model, self._shape, exact, self._report)
         self._rope = RopeTable(model.config.rope, model.config.head_dim, model.config.max_context, self.device)
         self._scratch = _scratch(self._shape)
@@ -122,7 +123,7 @@ class CpuExecutor:
         owners = turns.astype(np.int64)
         forward(
             tokens.astype(np.int64), places, owners, table, share_out(places, owners, wanted, self._shape),
-            self._rope.cos.numpy(), self._rope.sin.numpy(), self._shape, self._weights, self._scratch,
+            self._rope.cos.numpy(), self._rope.sin.numpy(), self._shape, self._sizes, self._weights, self._scratch,
             arena_blocks(arena), first, logits,
         )  # fmt: skip
         return logits.reshape(wanted, self._shape.vocab_padded)[:, : self.config.vocab_size]

@@ -66,6 +66,16 @@ def test_top_p_of_flat_logits_looks_past_the_first_thousand() -> None:
     assert max(seen) > 4000
 
 
+@pytest.mark.parametrize("top_p", [0.3, 0.61, 0.999, 1 - 2**-53])
+def test_top_p_among_equals_keeps_the_first(top_p: float) -> None:
+    row = np.repeat(np.float32([0, 2, 1]), [700, 200, 100])[np.random.default_rng(3).permutation(1000)]
+    weights = np.exp(row.astype(np.float64))
+    order = np.argsort(-row, kind="stable")
+    mass = np.cumsum(weights[order]) / weights.sum()
+    inside = set(order[: int(np.searchsorted(mass, top_p)) + 1].tolist())
+    assert set(draws(row, Sampling(temperature=1.0, top_p=top_p), 2000)) <= inside
+
+
 def test_top_p_counts_what_top_k_left() -> None:
     row = np.log(np.array([0.4, 0.3, 0.2, 0.1], np.float32))
     assert set(draws(row, Sampling(temperature=1.0, top_k=2, top_p=0.6), 200)) == {0, 1}
