@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 
 import numba
 import numpy as np
@@ -25,7 +26,6 @@ from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype, KVGeometry
 from engine.kernels.attend import attend, join_spans, scratch_floats
 from engine.kernels.forward import attention_sizes
 from engine.models.config import ModelConfig
-from engine.stats import quantile
 
 CASES = ((1, 1024), (1, 4096), (8, 128), (8, 1024), (8, 4096))
 JUDGED = (8, 4096)
@@ -82,10 +82,6 @@ def seconds(run: Callable[[], None]) -> float:
     started = time.perf_counter()
     run()
     return time.perf_counter() - started
-
-
-def median(values: list[float]) -> float:
-    return quantile(values, 0.5) or 0.0
 
 
 def run(bench: Bench) -> None:

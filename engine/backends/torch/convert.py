@@ -201,13 +201,14 @@ def _convert_on_cpu(
             kernels.float_to_halves(a, a_at, b, b_at, rows * dim)
 
 
-_ELEMENT = {KVDtype.FP32: np.float32, KVDtype.FP16: np.uint16, KVDtype.Q8: np.int8}
+KERNEL_ELEMENT = {KVDtype.FP32: np.float32, KVDtype.FP16: np.uint16, KVDtype.Q8: np.int8}
+"""Stored values as the numba kernels address them."""
 
 
 def _values(memory: np.ndarray, layout: BlockLayout, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Typed view of the memory's whole elements, and the element at which each block's values begin."""
     size = layout.dtype.element_bytes
-    return memory[: memory.size // size * size].view(_ELEMENT[layout.dtype]), blocks * (layout.nbytes // size)
+    return memory[: memory.size // size * size].view(KERNEL_ELEMENT[layout.dtype]), blocks * (layout.nbytes // size)
 
 
 def _scales(memory: np.ndarray, layout: BlockLayout, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

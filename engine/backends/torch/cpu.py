@@ -4,13 +4,14 @@ import numba
 import numpy as np
 import torch
 
+from engine.backends.torch.convert import KERNEL_ELEMENT
 from engine.backends.torch.executor import KV_DTYPES, ArenaView, Rows
 from engine.backends.torch.outliers import OutlierWatch
 from engine.backends.torch.rope import RopeTable
 from engine.backends.torch.weights import Model, pack_weights, shape_of
 from engine.backends.torch.work import share_out
 from engine.errors import Refused
-from engine.geometry import BLOCK_SIZE, KVDtype
+from engine.geometry import BLOCK_SIZE
 from engine.kernels.attend import scratch_floats
 from engine.kernels.attend_tile import TILE
 from engine.kernels.forward import Blocks, Scratch, Shape, attention_sizes, counter_values, forward
@@ -22,15 +23,14 @@ PIECE = 128
 DECODE_ROWS = 16
 """Rows of logits counted as runtime bytes."""
 
-_ELEMENT = {KVDtype.FP32: np.float32, KVDtype.FP16: np.uint16, KVDtype.Q8: np.int8}
-
 
 class CpuExecutor:
     """Every token, prefill or decode, goes through the same kernels: a token's K, V and logits have the same bits
     whatever the chunking, whatever runs beside it, and however many threads work.
 
-    `progress` hears of the two slow moments, laying out weights and compiling kernels (once per machine and precision).
-    Raises ModelError for a model that the kernels cannot run, Refused for a block size that is not a multiple of 16.
+    `progress` hears of the two slow moments, laying out weights and compiling kernels (once per machine,
+    precision and shape of head). Raises ModelError for a model that the kernels cannot run, Refused for a block size
+    that is not a multiple of 16.
     """
 
     def __init__(self, model: Model, exact: bool, block_size: int = BLOCK_SIZE, progress: Report | None = None) -> None:
@@ -154,7 +154,7 @@ def arena_blocks(arena: ArenaView) -> Blocks:
     size = layout.dtype.element_bytes
     scales = memory.view(np.float32) if layout.dtype.has_scales else np.empty(0, np.int32)
     return Blocks(
-        values=memory.view(_ELEMENT[layout.dtype]),
+        values=memory.view(KERNEL_ELEMENT[layout.dtype]),
         values_stride=layout.nbytes // size,
         scales=scales,
         scales_offset=layout.scales_offset // 4,
