@@ -4,6 +4,10 @@ take is refused beside it in one sentence, and the last good value stays in forc
 Values are kept apart from the widgets, whose own state Streamlit drops when its page is left. A browser that has not
 yet drawn a new value reports the old one as its user's: so when the one of a figure's widgets is used the other is
 shown anew, and what the browser still says of the old one concerns nobody (see following.py).
+
+A run that another one overtakes never reaches the browser, and Streamlit takes for said what it said there: a widget
+that is told its value once would begin empty or at its least. So the slider has its value as its default, in every run.
+An empty default is what lets a field be emptied: it is told its value until a run has come to its end.
 """
 
 from bisect import bisect_right
@@ -23,12 +27,14 @@ WIDTHS = (3, 2)
 
 @dataclass(slots=True)
 class _Figure:
-    """`slider`, `field`: how often each was shown anew; `bad`: why what the field holds is refused."""
+    """`slider`, `field`: how often each was shown anew; `bad`: why what the field holds is refused; `told`: which
+    showing of the field is known to have reached the browser."""
 
     value: float
     slider: int = 0
     field: int = 0
     bad: str = ""
+    told: int | None = None
 
 
 def kept(key: str, value: float) -> float:
@@ -64,15 +70,15 @@ def figure(
     slider, field = _widget("slider", key, found.slider), _widget("field", key, found.field)
     shown = int(now) if isinstance(step, int) else float(now)
     options = offered(stops, shown)
-    if st.session_state.get(slider) not in options:
-        st.session_state[slider] = shown
     if field not in st.session_state:
-        st.session_state[field], found.bad = float(now), ""
+        found.told, found.bad = None, ""
+    if found.told != found.field and not found.bad:
+        st.session_state[field] = float(now)
     st.markdown(f"{label}{f', {unit}' if unit else ''}", help=hint)
     left, right = st.columns(WIDTHS, gap="small", vertical_alignment="center")
     with left:
         st.select_slider(
-            label, options, key=slider, label_visibility="collapsed", format_func=_said, on_change=_slid,
+            label, options, value=shown, key=slider, label_visibility="collapsed", format_func=_said, on_change=_slid,
             args=(key, found.slider),
         )  # fmt: skip
     with right:
@@ -94,6 +100,13 @@ def figure(
     if found.bad:
         said.markdown(f":red[{found.bad}]")
     return now
+
+
+def told() -> None:
+    """At the end of a page that draws figures: what they show is on its way to the browser."""
+    for found in st.session_state.values():
+        if isinstance(found, _Figure):
+            found.told = found.field
 
 
 def offered(stops: Sequence[float], now: float) -> list[float]:
@@ -124,10 +137,12 @@ def _slid(key: str, shown: int) -> None:
 @whole
 def _typed(key: str, shown: int, check: Check) -> None:
     found = _figure(key)
-    if shown != found.field:
+    typed = st.session_state[_widget("field", key, shown)]
+    if shown != found.field or (typed is None and found.told != shown):
         return
+    found.told = shown
     try:
-        found.value, found.bad = check(st.session_state[_widget("field", key, shown)]), ""
+        found.value, found.bad = check(typed), ""
         found.slider += 1
     except BadField as refusal:
         found.bad = str(refusal)

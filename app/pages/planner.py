@@ -7,6 +7,7 @@ from panels import (
     card_box,
     card_sources,
     components,
+    fields,
     planner_chart,
     planner_figures,
     planner_load,
@@ -46,3 +47,4 @@ def page(deck: DeckView | None) -> None:
         st.caption(plain(planner_words.reserve_text(plan)))
         card_sources.render(choice.card, choice.preset)
     pulse.render(lambda: {planner_measured.KEY: pulse.Part(planner_measured.REFRESH_S)} if deck else {})
+    fields.told()

@@ -7,6 +7,7 @@ from panels import (
     card_box,
     card_sources,
     components,
+    fields,
     prices_controls,
     prices_figures,
     prices_here,
@@ -28,6 +29,7 @@ def page(deck: DeckView | None) -> None:
     with st.container(gap="small"):
         _main(deck, choice)
     pulse.render(_parts if deck else dict)
+    fields.told()
 
 
 def _parts() -> Parts:
