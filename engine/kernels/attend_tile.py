@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from engine.kernels.emit import F32, I32, LANES, Emitter, vector
+from engine.kernels.emit import F32, I32, LANES, REGISTER, Emitter, vector
 
 TILE = LANES
 """Tokens in a tile; a block holds a whole number of tiles."""
@@ -188,30 +188,30 @@ def gather(typing_context, queries, state, weights_at, values, v_at, v_step, dim
         size = builder.add(padded, e.count(2 * TILE))
         records = [builder.add(record_at, builder.mul(size, e.count(g))) for g in queries]
         shrink_at = builder.add(padded, e.count(TILE + 1))
-        factors = [e.splat(e.load_scalar(state, builder.add(record, shrink_at)), _HALF) for record in records]
+        factors = [e.load_scalar(state, builder.add(record, shrink_at)) for record in records]
 
-        def chunks(vectors: int, start: ir.Value):
+        def chunks(vectors: int, lanes: int, start: ir.Value):
             """A pass over the tokens for `vectors` vectors of the sums, held in registers."""
 
             def body(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-                step = builder.add(start, builder.mul(index, e.count(vectors * _HALF)))
-                steps = [builder.add(step, e.count(v * _HALF)) for v in range(vectors)]
+                step = builder.add(start, builder.mul(index, e.count(vectors * lanes)))
+                steps = [builder.add(step, e.count(v * lanes)) for v in range(vectors)]
 
                 def token(i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
                     at = builder.add(weights_at, i)
                     weights = [
-                        e.splat(e.load_scalar(state, builder.add(at, e.count(g * TILE))), _HALF) for g in queries
+                        e.splat(e.load_scalar(state, builder.add(at, e.count(g * TILE))), lanes) for g in queries
                     ]
                     row = builder.add(v_at, builder.mul(i, v_step))
                     for v, place in enumerate(steps):
-                        value = e.widen(values, builder.add(row, place), kind, _HALF)
+                        value = e.widen(values, builder.add(row, place), kind, lanes)
                         for g in queries:
                             sums[g * vectors + v] = e.fma(weights[g], value, sums[g * vectors + v])
                     return sums
 
                 places = [builder.add(records[g], s) for g in queries for s in steps]
                 before = [
-                    builder.fmul(e.load_f32(state, place, _HALF), factors[i // vectors])
+                    builder.fmul(e.load_f32(state, place, lanes), e.splat(factors[i // vectors], lanes))
                     for i, place in enumerate(places)
                 ]
                 for total, place in zip(e.loop(valid, before, token), places, strict=True):
@@ -220,10 +220,11 @@ def gather(typing_context, queries, state, weights_at, values, v_at, v_step, dim
 
             return body
 
-        wide = builder.sdiv(dims, e.count(_QUARTER * _HALF))
-        done = builder.mul(wide, e.count(_QUARTER * _HALF))
-        e.loop(wide, [], chunks(_QUARTER, e.count(0)))
-        e.loop(builder.sdiv(builder.sub(dims, done), e.count(_HALF)), [], chunks(1, done))
+        done = e.count(0)
+        for vectors, lanes in dict.fromkeys(((_QUARTER, REGISTER), (1, REGISTER), (1, _HALF))):
+            passes = builder.sdiv(builder.sub(dims, done), e.count(vectors * lanes))
+            e.loop(passes, [], chunks(vectors, lanes, done))
+            done = builder.add(done, builder.mul(passes, e.count(vectors * lanes)))
         return e.done()
 
     return signature, codegen

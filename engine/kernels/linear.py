@@ -15,18 +15,20 @@ from numba import prange, types
 from numba.extending import intrinsic
 
 from engine.kernels.compiled import njit
-from engine.kernels.emit import F32, LANES, Emitter
+from engine.kernels.emit import F32, LANES, REGISTER, Emitter
 from engine.kernels.share import take
 
 MOST_ROWS = 6
 """Rows that share one pass over a tile of weights: 6 x 16 sums fill the twelve registers that two multipliers of five
-cycles' latency keep busy; up to three rows take two tiles at once for the same reason."""
+cycles' latency keep busy; MOST_PAIRED rows take two tiles at once for the same reason."""
 
-_COST = {1: 22, 2: 26, 3: 43, 4: 48, 5: 50, 6: 58}
-"""What a pass over weights in the cache takes, by rows: microseconds for 576 x 1536 on two AVX2 cores."""
+MOST_PAIRED = 6 if REGISTER == LANES else 3
+"""With registers of sixteen there is room for the sums of twice as many rows."""
+
+_COST = {1: 28, 2: 29, 3: 37, 4: 40, 5: 52, 6: 52} if REGISTER == LANES else {1: 22, 2: 26, 3: 43, 4: 48, 5: 50, 6: 58}
+"""What a pass over weights in the cache takes, by rows: microseconds for 576 x 1536 on two cores, AVX-512 or AVX2."""
 
 _UNROLL = 4
-_HALF = 8
 
 
 @cache
@@ -48,8 +50,8 @@ def _products(
     """For each row and each of the `tiles` (where they begin in w) a vector of 16 sums. Written in the machine's own
     vectors, as their order decides whether sums, weights and values fit the registers."""
     sources = [e.at(x, e.b.add(x_at, e.b.mul(inputs, e.count(row)))) for row in range(rows)]
-    halves = [e.at(w, e.b.add(tile, e.count(half))) for tile in tiles for half in (0, _HALF)]
-    places = [(row, half) for row in range(rows) for half in range(len(halves))]
+    parts = [e.at(w, e.b.add(tile, e.count(part))) for tile in tiles for part in range(0, LANES, REGISTER)]
+    places = [(row, part) for row in range(rows) for part in range(len(parts))]
     if len(tiles) > 1:
         places.sort(key=lambda place: place[1])
 
@@ -57,15 +59,17 @@ def _products(
         for step in range(_UNROLL):
             k = e.b.add(e.b.mul(index, e.count(_UNROLL)), e.count(step))
             at = e.b.mul(k, e.count(LANES))
-            values = [e.splat(e.load_scalar(source, k), _HALF) for source in sources]
+            values = [e.splat(e.load_scalar(source, k), REGISTER) for source in sources]
             wide: dict[int, ir.Value] = {}
-            for i, (row, half) in enumerate(places):
-                wide[half] = wide[half] if half in wide else e.widen(halves[half], at, kind, _HALF)
-                sums[i] = e.fma(values[row], wide[half], sums[i])
+            for i, (row, part) in enumerate(places):
+                wide[part] = wide[part] if part in wide else e.widen(parts[part], at, kind, REGISTER)
+                sums[i] = e.fma(values[row], wide[part], sums[i])
         return sums
 
-    zeros = [e.fill(0.0, _HALF)] * len(places)
+    zeros = [e.fill(0.0, REGISTER)] * len(places)
     sums = dict(zip(places, e.loop(e.b.sdiv(inputs, e.count(_UNROLL)), zeros, body), strict=True))
+    if REGISTER == LANES:
+        return [[sums[row, tile] for tile in range(len(tiles))] for row in range(rows)]
     pairs = [(2 * tile, 2 * tile + 1) for tile in range(len(tiles))]
     return [[e.shuffle(sums[row, low], sums[row, high], range(LANES)) for low, high in pairs] for row in range(rows)]
 
@@ -112,7 +116,7 @@ def _tile_gated(typing_context, rows, x, x_at, inputs, w, gate_at, up_at, scale,
             gate = builder.fmul(total, gates)
             return builder.fdiv(gate, builder.fadd(e.fill(1.0, LANES), e.exp(builder.fneg(gate))))
 
-        if count <= MOST_ROWS // 2:
+        if count <= MOST_PAIRED:
             both = _products(e, count, x, x_at, inputs, w, [gate_at, up_at], kind)
             for place, (gate, up) in zip(places, both, strict=True):
                 e.store(builder.fmul(silu(gate), builder.fmul(up, ups)), y, place)
@@ -177,8 +181,15 @@ def _one(rows, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, 
 
 @njit(nogil=True, cache=True)
 def _two(rows, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs):
-    """A block of 1 to 3 rows and two tiles."""
-    if rows == 3:
+    """A block of 1 to MOST_PAIRED rows and two tiles."""
+    if MOST_PAIRED == 6 and rows > 3:
+        if rows == 6:
+            _tiles(6, 2, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+        elif rows == 5:
+            _tiles(5, 2, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+        else:
+            _tiles(4, 2, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
+    elif rows == 3:
         _tiles(3, 2, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
     elif rows == 2:
         _tiles(2, 2, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, y_at, outputs)
@@ -193,7 +204,7 @@ def _strip(tile, tiles, x, blocks, inputs, w, w_at, scale, s_at, add, add_at, ad
     for t in range(tile, min(tile + 2, tiles)):
         for i in range(blocks.shape[0]):
             row, rows = blocks[i, 0], blocks[i, 1]
-            if rows > 3 or not pair:
+            if rows > MOST_PAIRED or not pair:
                 _one(
                     rows, x, row * inputs, inputs, w, w_at + t * inputs * LANES, scale, s_at + t * LANES,
                     add, add_at + row * add_step + t * LANES, add_step, y, row * outputs + t * LANES, outputs,

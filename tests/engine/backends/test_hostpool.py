@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.backends.hostmem import available_host_bytes, host_pool_limit
 from engine.backends.torch.convert import scratch_bytes
 from engine.backends.torch.copies import Job, Span, merged
-from engine.backends.torch.hostpool import HostPool, Parked, unit_bytes
+from engine.backends.torch.hostpool import HostPool, Parked, part_of, unit_bytes
 from engine.errors import CorruptCopy, IntegrityError, Refused
 from engine.geometry import BlockLayout, KVDtype, KVGeometry
 
@@ -46,6 +46,27 @@ def stored(pool: HostPool, data: torch.Tensor, made: BlockLayout, blocks: Sequen
 def test_a_unit_is_one_block_at_the_smallest_precision() -> None:
     assert Q8.nbytes == UNIT
     assert unit_bytes(KVGeometry(30, 3, 64), 16) == 195_840
+
+
+@pytest.mark.parametrize("block", [64, 195_840, 2 << 20, (2 << 20) + 64, 16 << 20, 16_777_280])
+def test_a_large_block_is_a_few_units_that_waste_less_than_a_stripe_each(block: int) -> None:
+    unit = part_of(block)
+    units = -(-block // unit)
+    assert unit % 64 == 0
+    assert unit <= 2 << 20
+    assert units * unit - block < units * 64
+    assert units <= 1 + block / (2 << 20)
+
+
+def test_blocks_of_several_units_come_back_whole() -> None:
+    layout = BlockLayout(KVGeometry(40, 8, 128), KVDtype.FP16)
+    pool = HostPool(10 * layout.nbytes, part_of(layout.nbytes), CPU)
+    source = memory(6, layout)
+    parked = stored(pool, source, layout, [4, 1, 5])
+    target = torch.zeros_like(source)
+    pool.load(parked, target, layout, [0, 2, 3], torch.empty(0, dtype=torch.uint8))
+    apart = source.view(6, -1), target.view(6, -1)
+    assert torch.equal(apart[0][[4, 1, 5]], apart[1][[0, 2, 3]])
 
 
 @pytest.mark.parametrize("made", [HALF, Q8])
