@@ -30,6 +30,12 @@ class Loop:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._stall: str | None = None
+        self._plan = StepPlan(())
+
+    @property
+    def plan(self) -> StepPlan:
+        """Of the last boundary."""
+        return self._plan
 
     def tick(self) -> Ticked:
         """A whole boundary and, if anything may run, one step of the backend."""
@@ -40,12 +46,20 @@ class Loop:
         self._note_stall(decision.stalled)
         for action in decision.actions:
             self._carry_out(action, now)
-        plan = self._still_running(decision.plan)
+        plan = self._plan = self._still_running(decision.plan)
         if plan.work:
-            self._take_in(core.backend.step(plan))
-            core.step += 1
+            self._step()
         acted = bool(plan.work or decision.actions)
         return Ticked(acted, decision.wake_at, None if plan.work else self._stall)
+
+    def again(self) -> Ticked:
+        """The last plan once more, where the governor would decide nothing and plan the same."""
+        self._step()
+        return Ticked(True, None, None)
+
+    def _step(self) -> None:
+        self._take_in(self._core.backend.step(self._plan))
+        self._core.step += 1
 
     # -- actions ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +127,7 @@ class Loop:
         now = core.clock.now()
         core.stats.tokens(now, result.prefill_tokens, result.decode_tokens)
         core.count(generated_tokens=sum(done.sampled is not None for done in result.turns))
-        longest = self._longest()
+        longest = self.longest()
         for turn_id in result.preempted:
             turn = core.ledger.find(turn_id)
             core.preempt(turn, now, "by the backend itself", author=core.backend.name)
@@ -127,7 +141,7 @@ class Loop:
             else:
                 self._advance(turn, done, now, result.seconds, longest)
 
-    def _longest(self) -> int:
+    def longest(self) -> int:
         """Tokens of a turn that neither the model's context nor the whole arena can take one more of."""
         backend = self._core.backend
         return min(backend.max_context, backend.memory().blocks_total * backend.block_size)
