@@ -27,7 +27,8 @@ class BodyConfig:
     arena in fp16 tokens; None: ten average turns and one growth block per slot (the stand-in's proportion of the
     card), or, with a GPU or `ceiling_bytes`, what the device leaves beside weights and runtime. `host_bytes`: None: six
     times the arena, the twin: what its card may pin. `weights`: their precision in memory; None: the torch body's
-    choice. vLLM keeps the model's own. `twin`: what only the twin has, which runs `card` and no model."""
+    choice. vLLM keeps the model's own. `twin`: what only the twin has, which goes by that, `card`, `kv_dtype` and
+    `host_bytes` alone."""
 
     model: str | None = None
     backend: str = "auto"

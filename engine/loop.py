@@ -31,11 +31,17 @@ class Loop:
         self._core = core
         self._stall: str | None = None
         self._plan = StepPlan(())
+        self._idle_at: float | None = None
 
     @property
     def plan(self) -> StepPlan:
         """Of the last boundary."""
         return self._plan
+
+    @property
+    def idle_at(self) -> float | None:
+        """When the governor was asked last, if it then wanted nothing but a step."""
+        return self._idle_at
 
     def tick(self) -> Ticked:
         """A whole boundary and, if anything may run, one step of the backend."""
@@ -43,6 +49,7 @@ class Loop:
         now = core.clock.now()
         decision = decide(core.ledger.view(core.evicting), core.knobs, core.costs, now)
         core.evicting = decision.evicting
+        self._idle_at = None if decision.actions else now
         self._note_stall(decision.stalled)
         for action in decision.actions:
             self._carry_out(action, now)

@@ -70,4 +70,4 @@ class PacedClock(VirtualClock):
         """While less than nine tenths of the pace were kept lately."""
         if self._kept >= 0.9 * self.pace:
             return None
-        return f"the twin runs at {self._kept:.3g}x real time, not at the {self.pace:g}x asked for"
+        return f"the twin runs at {self._kept:.2g}x real time, not at the {self.pace:g}x asked for"

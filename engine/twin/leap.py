@@ -1,9 +1,9 @@
 """How many boundaries ahead the governor would decide nothing, so that it need not be asked.
 
-While the same turns decode, only their lengths and the clock change. Lengths move one way: turns grow, room falls,
-what could not start still cannot. So the governor is asked once, at the state of the last boundary that may be skipped;
-if it does nothing there it did nothing before. What the clock changes by itself ends a leap: the instants that the
-rules compare it with (`quiet_until`), and those that the decision names.
+Once it has decided nothing, and while the same turns decode, only their lengths and the clock change. Lengths move one
+way: turns grow, room falls, what could not start still cannot. So the governor is asked once more, at the state of the
+last boundary that may be skipped; if it does nothing there it does nothing before. What the clock changes by itself
+ends a leap: the instants that the rules compare it with (`quiet_until`), and those that the decision names.
 """
 
 import math
@@ -44,8 +44,8 @@ class Leaper:
     def ahead(self, due: float) -> Leap:
         """`due`: when somebody else acts next."""
         core = self._core
-        now = core.clock.now()
-        if self._backend.copies_until > now or now >= due:
+        now, asked_at = core.clock.now(), self._loop.idle_at
+        if asked_at is None or self._backend.copies_until > now or now >= due:
             return NONE
         turns = [core.ledger.turns.get(work.turn) for work in self._loop.plan.work]
         rows = [turn for turn in turns if turn is not None and self._decodes(turn)]
@@ -57,9 +57,9 @@ class Leaper:
         view = core.ledger.view(core.evicting)
         if sum(turn.phase.running for turn in view.turns) > len(rows):
             return NONE
-        until = min(due, quiet_until(view, core.knobs, now))
+        until = min(due, quiet_until(view, core.knobs, asked_at))
         steps = min(steps, math.ceil((until - now) / self._step_s(rows))) if until < math.inf else steps
-        return self._asked(view, steps, until, now) if steps >= LEAST else NONE
+        return self._asked(view, steps, until, asked_at) if steps >= LEAST else NONE
 
     def _decodes(self, turn: LiveTurn) -> bool:
         """With one token pending. A stop string could end it at any token."""
@@ -79,12 +79,13 @@ class Leaper:
         nbytes = tokens * self._backend.geometry.bytes_per_token(self._backend.kv_dtype)
         return self._backend.times.decode_s(len(rows), nbytes)
 
-    def _asked(self, view: View, steps: int, until: float, now: float) -> Leap:
-        """The governor is asked at the last boundary; where it would act there, at one half as far."""
+    def _asked(self, view: View, steps: int, until: float, at: float) -> Leap:
+        """The governor is asked at the last boundary, as of the instant at which it decided nothing; where it would act
+        there, at one half as far."""
         while steps >= LEAST:
             after = grown(view, steps - 1)
             if after is not None:
-                decision = decide(after, self._core.knobs, self._core.costs, now)
+                decision = decide(after, self._core.knobs, self._core.costs, at)
                 if self._changes_nothing(decision, view.evicting):
                     named = math.inf if decision.next_at is None else decision.next_at
                     return Leap(steps, min(until, named))

@@ -54,10 +54,10 @@ def test_a_turn_alone_takes_its_prefill_and_its_steps() -> None:
 
 def test_a_tool_takes_its_time_and_the_clock_jumps_over_it() -> None:
     quick, slow = (simulate(TwinSetup(load_card("rx9070xt"), one_turn(Round(50, 5, "tool", ms), Round(10, 5)),
-                                      TwinConfig("ceiling"))) for ms in (0, 3_600_000))  # fmt: skip
+                                      TwinConfig("ceiling"))) for ms in (0, 800_000))  # fmt: skip
     assert slow.makespan_s is not None
     assert quick.makespan_s is not None
-    assert slow.makespan_s - quick.makespan_s > 900
+    assert slow.makespan_s - quick.makespan_s == pytest.approx(800, abs=0.1)
     assert slow.steps == quick.steps
     assert slow.wall_s < 30
 
@@ -67,7 +67,7 @@ def test_hours_end_the_run_and_agents_would_go_on() -> None:
     summary = simulate(small_setup(hours=0.02), sinks=[sink])
     assert summary.makespan_s is None
     assert 72 <= summary.virtual_s < 73
-    assert sink.events[-1].text == "the modelled time is over"
+    assert sink.events[-1].text == "the time of the run is over"
     assert max(interval.end_utc for interval in sink.intervals) == pytest.approx(summary.virtual_s)
 
 
@@ -105,7 +105,7 @@ def test_a_session_says_that_it_is_modelled_and_its_csv_comes_back(tmp_path: Pat
     assert summary.title == "Modelled: RX 9070 XT, 9B at Q4_K_M, preset ceiling"
     files = export_session(summary.session, tmp_path, recorder.path)
     assert [path.name for path in files] == ["timeline.csv", "samples.csv", "events.csv"]
-    rows = read_timeline(files[0].read_bytes())
+    rows = list(read_timeline(files[0]))
     assert len(rows) == len(sink.intervals)
     assert rows[0].start_utc >= 1_800_000_000.0
     assert {interval.phase for interval in sink.intervals} >= {Phase.PREFILL, Phase.DECODE}
