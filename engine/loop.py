@@ -59,8 +59,9 @@ class Loop:
         acted = bool(plan.work or decision.actions)
         return Ticked(acted, decision.wake_at, None if plan.work else self._stall)
 
-    def again(self) -> Ticked:
-        """The last plan once more, where the governor would decide nothing and plan the same."""
+    def follow(self, plan: StepPlan) -> Ticked:
+        """A boundary at which the governor is known to decide nothing and to plan this."""
+        self._plan = plan
         self._step()
         return Ticked(True, None, None)
 

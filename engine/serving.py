@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from engine.backends.base import StepPlan
 from engine.body import Body
 from engine.clock import EngineClock
 from engine.commands import Commands
@@ -79,10 +80,9 @@ class Serving:
         self._publish(self._ticked)
         return self._ticked
 
-    def again(self) -> None:
-        """A boundary at which nobody asks for anything and the governor would decide nothing: the same step once
-        more."""
-        self._ticked = self.loop.again()
+    def follow(self, plan: StepPlan) -> None:
+        """A boundary at which nobody asks for anything and the governor is known to decide nothing but this plan."""
+        self._ticked = self.loop.follow(plan)
         self._publish(self._ticked)
 
     def end(self, why: str) -> None:

@@ -145,7 +145,8 @@ def report(bench: Bench, card: CardProfile, predicted: TwinSummary, measured: Tw
     calibration = card.calibration
     fit = f"{calibration.decode_error:.1%}" if calibration else "n/a"
     bench.note(
-        f"Predicted on the card that the calibration just made (decode fit off by {fit} rms), in {predicted.wall_s:.1f} "
-        f"s; the engine took {measured.virtual_s:.1f} s. {measured.turns} turns of 16 agents, {SLOTS} slots, an arena of "
-        f"ten turns of {AVERAGE} tokens. Counts: within {WITHIN:.0%} or {COUNTS_WITHIN}; bytes: or {COUNTS_WITHIN} moves."
+        f"Predicted on the card that the calibration just made (decode fit off by {fit} rms), in "
+        f"{predicted.wall_s:.1f} s; the engine took {measured.virtual_s:.1f} s. {measured.turns} turns of 16 agents, "
+        f"{SLOTS} slots, an arena of ten turns of {AVERAGE} tokens. Counts: within {WITHIN:.0%} or {COUNTS_WITHIN}; "
+        f"bytes: or {COUNTS_WITHIN} moves."
     )

@@ -108,7 +108,7 @@ class Driver:
         leap = leaper.ahead(min(self._due, end))
         left = leap.steps
         while left and self._clock.now() < leap.until:
-            self._serving.again()
+            self._serving.follow(leap.plan)
             left -= 1
         self.leapt += leap.steps - left
 

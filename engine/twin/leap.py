@@ -9,6 +9,7 @@ ends a leap: the instants that the rules compare it with (`quiet_until`), and th
 import math
 from dataclasses import dataclass, replace
 
+from engine.backends.base import StepPlan
 from engine.backends.twin.backend import TwinBackend
 from engine.core import Core
 from engine.geometry import blocks_for
@@ -24,13 +25,14 @@ LEAST = 2
 
 @dataclass(frozen=True, slots=True)
 class Leap:
-    """`steps` more of the last plan, none of them at or after `until`."""
+    """`plan` so many times in a row, no step of them beginning at or after `until`."""
 
     steps: int
     until: float
+    plan: StepPlan
 
 
-NONE = Leap(0, -math.inf)
+NONE = Leap(0, -math.inf, StepPlan(()))
 
 
 class Leaper:
@@ -88,7 +90,7 @@ class Leaper:
                 decision = decide(after, self._core.knobs, self._core.costs, at)
                 if self._changes_nothing(decision, view.evicting):
                     named = math.inf if decision.next_at is None else decision.next_at
-                    return Leap(steps, min(until, named))
+                    return Leap(steps, min(until, named), decision.plan)
             steps //= 2
         return NONE
 

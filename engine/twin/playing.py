@@ -1,5 +1,4 @@
-"""One setup played on a body by a driver, and what it came to: on the twin, or on a real engine that is held against it.
-"""
+"""One setup played on a body by a driver, and what it came to: on the twin, or on an engine that it is held against."""
 
 import math
 from collections.abc import Callable

@@ -23,7 +23,7 @@ from tests.engine.twin.test_leap import setups
 FG, BG = Priority.FOREGROUND, Priority.BACKGROUND
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(setup=setups())
 def test_the_answer_is_the_same_until_the_instant_that_is_named(setup: TwinSetup) -> None:
     """At every boundary of a whole run at which somebody runs and nothing is decided."""
@@ -48,7 +48,7 @@ def test_the_answer_is_the_same_until_the_instant_that_is_named(setup: TwinSetup
 
 def view_of(*waiting: Priority) -> tuple[View, Knobs, float]:
     """One background turn runs in one of two slots, the others wait."""
-    sim = Simulator(100, knobs(max_running=2))
+    sim = Simulator(100, knobs=knobs(max_running=2))
     put(sim, 40, BG, Phase.DECODE, phase_since=sim.now)
     for priority in waiting:
         put(sim, 40, priority, Phase.WAITING, queued_since=sim.now, blocks=0, kv=0)

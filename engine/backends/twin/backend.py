@@ -8,12 +8,13 @@ steps, a turn that comes back runs once its copy is there, and a block that leav
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.backends.base import Converted, Copied, DeviceMemory, Holding, Moved, StepPlan, StepResult, TurnStep
+from engine.backends.base import Converted, Copied, DeviceMemory, Holding, Moved, StepPlan, StepResult
 from engine.backends.limits import check_keep, check_new, check_probe, check_tokens, validated
-from engine.backends.twin.books import KV_DTYPES, ArenaBook, Parked, PoolBook
+from engine.backends.twin.books import KV_DTYPES, ArenaBook, PoolBook
 from engine.backends.twin.link import Link
+from engine.backends.twin.stepper import TwinTurn, run_step
 from engine.backends.twin.times import CardTimes
-from engine.backends.twin.tokens import VOCABULARY, token_at
+from engine.backends.twin.tokens import VOCABULARY
 from engine.errors import IntegrityError, Refused, UnknownTurn
 from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype, KVGeometry
 from engine.turn import Sampling, TurnId
@@ -30,23 +31,6 @@ class Modelled:
     runtime_bytes: int
     arena_bytes: int
     times: CardTimes
-
-
-@dataclass(slots=True)
-class _Turn:
-    """`tokens`: prompt and generated, counted. `blocks`: held in the arena. `ready_at`: when its KV is here again."""
-
-    id: TurnId
-    tokens: int
-    seed: int
-    kv_tokens: int = 0
-    blocks: int = 0
-    parked: Parked | None = None
-    ready_at: float = 0.0
-
-    @property
-    def pending(self) -> int:
-        return self.tokens - self.kv_tokens
 
 
 class TwinBackend:
@@ -71,14 +55,13 @@ class TwinBackend:
         self.times = card.times
         self._card = card
         self._clock = clock
-        self._turns: dict[TurnId, _Turn] = {}
+        self._turns: dict[TurnId, TwinTurn] = {}
         layout = self._layout(kv_dtype)
         if layout.blocks_in(card.arena_bytes) < 1:
             raise Refused(f"An arena of {card.arena_bytes} bytes holds no block of {layout.nbytes} bytes; enlarge it.")
         self._arena = ArenaBook(card.arena_bytes, layout)
         self._pool = PoolBook(host_bytes, card.geometry, block_size)
         self._link = Link(clock, overlap)
-        self._token_bytes = card.geometry.bytes_per_token(kv_dtype)
 
     @property
     def clock(self) -> VirtualClock:
@@ -107,7 +90,7 @@ class TwinBackend:
             raise Refused(f"KV precision {dtype} is not offered here; choose one of {', '.join(KV_DTYPES)}.")
         return BlockLayout(self.geometry, dtype, self.block_size)
 
-    def _turn(self, turn: TurnId) -> _Turn:
+    def _turn(self, turn: TurnId) -> TwinTurn:
         if turn not in self._turns:
             raise UnknownTurn(f"Turn {turn} is not open; it never was, or it has ended.")
         return self._turns[turn]
@@ -116,73 +99,12 @@ class TwinBackend:
         """Raises Refused as the torch backend does."""
         check_new(turn, self._turns, tokens)
         check_tokens(tokens, len(tokens), self.max_context, self.vocab_size)
-        self._turns[turn] = _Turn(turn, len(tokens), validated(sampling).seed or 0)
-
-    # -- steps ------------------------------------------------------------------------------------------------------
+        self._turns[turn] = TwinTurn(turn, len(tokens), validated(sampling).seed or 0)
 
     def step(self, plan: StepPlan) -> StepResult:
-        started = self._clock.now()
-        chunks = self._ready(self._chunks(plan))
-        self._take_blocks(chunks)
-        rows = kv_tokens = prefilled = 0
-        seconds = 0.0
-        steps: list[TurnStep] = []
-        for turn, count in chunks:
-            if turn.kv_tokens + count > self.max_context:
-                steps.append(TurnStep(turn.id, 0, error=_full(self.max_context)))
-                continue
-            if turn.pending == 1:
-                rows += 1
-                kv_tokens += turn.kv_tokens + 1
-            else:
-                prefilled += count
-                seconds += self.times.prefill_s(count)
-            steps.append(_advance(turn, count))
-        seconds += self.times.decode_s(rows, kv_tokens * self._token_bytes)
-        self._clock.advance(seconds)
-        return StepResult(tuple(steps), self._clock.now() - started, prefilled, rows)
-
-    def _chunks(self, plan: StepPlan) -> list[tuple[_Turn, int]]:
-        chunks = []
         for work in plan.work:
-            turn = self._turn(work.turn)
-            pending = turn.tokens - turn.kv_tokens
-            if work.budget < 1 or pending < 1 or turn.parked:
-                raise IntegrityError(
-                    f"turn {turn.id} cannot run: budget {work.budget}, {pending} tokens pending, "
-                    f"KV {'in the host pool' if turn.parked else 'resident'}"
-                )
-            chunks.append((turn, min(work.budget, pending)))
-        if len({turn.id for turn, _ in chunks}) != len(chunks):
-            raise IntegrityError("a plan names a turn twice")
-        return chunks
-
-    def _ready(self, chunks: list[tuple[_Turn, int]]) -> list[tuple[_Turn, int]]:
-        """Those whose KV is here. If nobody's is, the engine waits for the first."""
-        if not self._link.overlap or not chunks:
-            return chunks
-        self._clock.advance_to(min(turn.ready_at for turn, _ in chunks))
-        now = self._clock.now()
-        return [chunk for chunk in chunks if chunk[0].ready_at <= now]
-
-    def _take_blocks(self, chunks: list[tuple[_Turn, int]]) -> None:
-        size = self.block_size
-        needs = [
-            (turn, need)
-            for turn, count in chunks
-            if turn.kv_tokens + count <= self.max_context
-            and (need := -(-(turn.kv_tokens + count) // size) - turn.blocks) > 0
-        ]
-        total = sum(need for _, need in needs)
-        if not total:
-            return
-        self._link.wait_for(total, self._arena.free)
-        if not self._arena.take(total):
-            raise IntegrityError(
-                f"the plan needs {total} more blocks, {self._arena.free} of {self._arena.blocks} are free"
-            )
-        for turn, need in needs:
-            turn.blocks += need
+            self._turn(work.turn)
+        return run_step(plan, self._turns, self._arena, self._link, self.times, self.max_context)
 
     # -- contexts ---------------------------------------------------------------------------------------------------
 
@@ -223,7 +145,7 @@ class TwinBackend:
         self.drop(turn)
         del self._turns[turn]
 
-    def _free(self, state: _Turn, blocks: int) -> None:
+    def _free(self, state: TwinTurn, blocks: int) -> None:
         """Blocks that a copy is still on its way to are not written by others before it ended."""
         state.blocks -= blocks
         self._arena.give(blocks)
@@ -295,7 +217,6 @@ class TwinBackend:
         seconds = self.times.convert_s(nbytes)
         self._clock.advance(seconds)
         arena.lay_out(new, held)
-        self._token_bytes = self.geometry.bytes_per_token(dtype)
         return Converted(nbytes, seconds, arena.blocks)
 
     def blocks_at(self, dtype: KVDtype) -> int:
@@ -357,16 +278,3 @@ class TwinBackend:
     def shutdown(self) -> None:
         for turn in list(self._turns):
             self.close(turn)
-
-
-def _advance(turn: _Turn, count: int) -> TurnStep:
-    turn.kv_tokens += count
-    if turn.tokens > turn.kv_tokens:
-        return TurnStep(turn.id, count)
-    token = token_at(turn.seed, turn.tokens)
-    turn.tokens += 1
-    return TurnStep(turn.id, count, token)
-
-
-def _full(limit: int) -> str:
-    return f"The turn has filled the model's context of {limit} tokens; start a shorter one."

@@ -34,6 +34,7 @@ class ArenaBook:
     def lay_out(self, layout: BlockLayout, held: int) -> None:
         self.layout = layout
         self.block_bytes = layout.nbytes
+        self.token_bytes = layout.geometry.bytes_per_token(layout.dtype)
         self.blocks = layout.blocks_in(self.nbytes)
         self.free = self.blocks - held
 

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from engine.backends.base import StepPlan, StepResult
 from engine.backends.twin.backend import TwinBackend
@@ -83,7 +84,7 @@ class Listening(TwinBackend):
     """A twin that checks its books after each step, and keeps every sampled token with its instant. `kept` is the
     class's, as a run makes its own backend; whoever uses it makes a class of his own."""
 
-    kept: list[tuple[float, TurnId, int]]
+    kept: ClassVar[list[tuple[float, TurnId, int]]]
 
     def step(self, plan: StepPlan) -> StepResult:
         result = super().step(plan)

@@ -4,6 +4,7 @@ pytest tests/engine/twin/test_leap.py
 """
 
 from dataclasses import asdict, replace
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -50,7 +51,7 @@ def setups(draw: st.DrawFn) -> TwinSetup:
 
 def run(setup: TwinSetup) -> tuple[TwinSummary, Everything, list[tuple[float, TurnId, int]]]:
     class Heard(Listening):
-        kept = []
+        kept: ClassVar[list[tuple[float, TurnId, int]]] = []
 
     sink = Everything()
     with pytest.MonkeyPatch.context() as patch:
@@ -62,7 +63,7 @@ def figures(summary: TwinSummary) -> dict[str, object]:
     return {name: value for name, value in asdict(summary).items() if name not in ("wall_s", "leapt")}
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(setup=setups())
 def test_the_same_seed_with_and_without_leaps_is_the_same_run(setup: TwinSetup) -> None:
     leapt, leaping, said = run(setup)

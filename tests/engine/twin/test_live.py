@@ -11,8 +11,8 @@ import pytest
 from engine.body import BodyConfig, chosen_backend, open_body
 from engine.cards.store import load_card
 from engine.errors import Refused
-from engine.host import Host
 from engine.geometry import KVDtype
+from engine.host import Host
 from engine.snapshot import HostState
 from engine.turn import Finish, TurnRequest
 from engine.twin.live import live_config
