@@ -20,7 +20,7 @@ from engine.knobs import Knobs
 from engine.loop import Ticked
 from engine.models.loaded import ServedModel
 from engine.policies import policies
-from engine.serving import Serving, Session
+from engine.serving import PUBLISH_EVERY_S, Serving, Session
 from engine.snapshot import HostState, Sample, Snapshot, Startup
 
 T = TypeVar("T")
@@ -161,6 +161,8 @@ class Run:
             seed=config.seed,
             author=self._author,
             numbers=self._numbers,
+            # As often in real time, however fast the engine's own clock goes.
+            publish_every_s=PUBLISH_EVERY_S / self.clock.real_s(1.0),
         )
         serving = self._serving = Serving(session, body, self.clock, self._sinks, partial(self._publish_to_host, self))
         # What the start has made lives as long as the engine: no later collection needs to look at it again. An engine

@@ -1,4 +1,4 @@
-"""One setup played on a body by a driver, and what it came to: on the twin, or on an engine that it is held against."""
+"""One setup played by a driver on a body, and what it came to: on the twin, or on an engine it is held against."""
 
 import math
 from collections.abc import Callable
