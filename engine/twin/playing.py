@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import count
+from pathlib import Path
 
 from engine.body import Body
 from engine.clock import EngineClock
@@ -22,7 +23,8 @@ HOUR_S = 3600.0
 
 
 class Playing:
-    """Use once, on one thread. `name`: what the session is called beside its time; `published` hears each snapshot."""
+    """Use once, on one thread. `name`: what the session is called beside its time; `published` hears each snapshot;
+    `files`: what prompts are cut from, None: the standard library."""
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class Playing:
         sinks: tuple[Sink, ...] = (),
         published: Callable[[Snapshot], None] = lambda snapshot: None,
         publish_every_s: float = PUBLISH_EVERY_S,
+        files: tuple[Path, ...] | None = None,
     ) -> None:
         self._setup = setup
         self._clock = clock
@@ -54,7 +57,7 @@ class Playing:
         self.serving = Serving(session, body, clock, sinks, self._published)
         self._stats = self.serving.core.stats = WholeStats(self._began)
         desk = Desk(self.serving, clock, self._snapshot)
-        self._player = Player(desk, setup.workload, speed=setup.speed, seed=setup.seed)
+        self._player = Player(desk, setup.workload, speed=setup.speed, seed=setup.seed, files=files)
 
     def run(self, wait_until: Callable[[float], None], leaper: Leaper | None = None) -> None:
         """As `Driver` has it. Raises Refused when agents wait for what never comes."""

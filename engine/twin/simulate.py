@@ -16,6 +16,7 @@ from engine.twin.playing import Playing
 from engine.twin.setup import TwinSetup, TwinSummary
 from engine.twin_body import TwinConfig, chosen_preset, modelled_model, twin_backend
 from engine.virtual_clock import VirtualClock
+from engine.workload.text import library_files
 
 SAMPLE_EVERY_S = 1.0
 """Modelled: an hour of samples as a live engine takes them would cost as much as the hour itself."""
@@ -50,7 +51,9 @@ def simulate(setup: TwinSetup, on_progress: OnProgress | None = None, sinks: Seq
 
     try:
         name = f"modelled-{setup.card.id}-{setup.seed}"
-        playing = Playing(setup, body, clock, name, tuple(sinks), tell, SAMPLE_EVERY_S)
+        # Nothing that is modelled depends on what a prompt says, so one file will do.
+        files = library_files()[:1] or None
+        playing = Playing(setup, body, clock, name, tuple(sinks), tell, SAMPLE_EVERY_S, files)
         leaper = Leaper(playing.serving.core, playing.serving.loop, backend) if setup.leap else None
         playing.run(clock.advance_to, leaper)
         return playing.summary(title_of(setup.card, setup.twin), backend.peak_kv_bytes, time.perf_counter() - began)

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from engine.control import AgentControl, Unblock
@@ -32,15 +33,25 @@ BACKOFF_MOST_S = 30.0
 
 class Player:
     """Drive it from one thread: `advance(now)` does all that is due and says when it wants to be called again;
-    `post` may be called from any thread. `now` is any clock in seconds that never runs backwards."""
+    `post` may be called from any thread. `now` is any clock in seconds that never runs backwards. `files`: what prompts
+    are cut from, None: the standard library."""
 
-    def __init__(self, control: AgentControl, workload: Workload, *, speed: float = 1.0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        control: AgentControl,
+        workload: Workload,
+        *,
+        speed: float = 1.0,
+        seed: int = 0,
+        files: tuple[Path, ...] | None = None,
+    ) -> None:
         self._control = control
         self._workload = workload
         self._speed = speed
         self._pace = 1.0
         self._paced: ServedModel | None = None
         self._seed = seed
+        self._files = files
         self._wanted = 0
         self._agents: dict[int, Agent] = {}
         self._members: dict[int, int] = {}
@@ -199,7 +210,7 @@ class Player:
 
     def _meet(self, model: ServedModel) -> PromptSource:
         """A model that is new to the player: its tokenizer and its context."""
-        source = PromptSource(model.tokenizer, self._seed)
+        source = PromptSource(model.tokenizer, self._seed, self._files)
         self._model = model
         self._notes = fit(self._workload, model.max_context).notes
         return source
