@@ -35,7 +35,7 @@ from engine.workload.text import library_files
 T = TypeVar("T")
 
 SLOTS, AVERAGE = 8, 320
-TURNS = {"quick": 1, "default": 3, "full": 8}
+TURNS = {"quick": 2, "default": 4, "full": 8}
 WITHIN = 0.2
 COUNTS_WITHIN = 5
 MIB = 1 << 20
