@@ -3,20 +3,16 @@
 import json
 import os
 import threading
-import time
 from dataclasses import asdict
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from app.columns import print_columns
 from app.interrupt import interruptible
 from app.measuring import measure
+from app.progress import Said
 from app.settings import config_from
-from engine.calibration.calibrator import Progress
 from engine.calibration.plan import DEFAULT, QUICK, Depth
 from engine.cards.profile import Calibration, CardProfile
 from engine.cards.store import cards_dir
@@ -28,7 +24,6 @@ from panels.units import link, rate, seconds, size
 
 STOPS_WITHIN_S = 4.0
 LOOK_EVERY_S = 0.1
-LINE_EVERY_S = 5.0
 
 
 def run_calibrate(model: str | None, backend: str | None, *, quick: bool, as_json: bool) -> None:
@@ -54,38 +49,12 @@ def run_calibrate(model: str | None, backend: str | None, *, quick: bool, as_jso
 
 def _measured(host: Host, depth: Depth, ending: threading.Event) -> CardProfile:
     try:
-        with _Said() as said:
-            return measure(host, depth, said, ending.is_set)
+        with Said() as said:
+            return measure(host, depth, lambda p: said(p.fraction, p.note), ending.is_set)
     except Refused:
         if ending.is_set():
             raise KeyboardInterrupt from None
         raise
-
-
-class _Said:
-    """Tells on stderr what is measured now: one line that changes on a terminal, else one every few seconds."""
-
-    def __init__(self) -> None:
-        console = Console(stderr=True)
-        self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
-        self._lined_at = float("-inf")
-
-    def __enter__(self) -> "_Said":
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def __call__(self, progress: Progress) -> None:
-        line = f"{progress.fraction:4.0%}  {progress.note}"
-        if self._live is not None:
-            self._live.update(Text(line))
-        elif time.monotonic() - self._lined_at >= LINE_EVERY_S:
-            self._lined_at = time.monotonic()
-            typer.echo(line, err=True)
 
 
 def card_object(card: CardProfile) -> dict[str, Any]:

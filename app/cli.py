@@ -162,6 +162,34 @@ def prices(
 
 @MAKE.command()
 @told
+def twin(
+    card: CardOption = "rx9070xt",
+    preset: PresetOption = None,
+    workload: Annotated[str, typer.Option("--workload", help="A shipped workload's name, or a .jsonl file.")] = "swarm",
+    agents: Annotated[int | None, typer.Option("--agents", help="How many agents take turns.")] = None,
+    hours: Annotated[
+        float | None, typer.Option("--hours", help="Modelled; without it each takes its turns once.")
+    ] = None,
+    slots: Annotated[int | None, typer.Option("--slots", help="Turns that decode together.")] = None,
+    speed: Annotated[float, typer.Option("--speed", help="How fast agents think and tools answer.")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same run.")] = 0,
+    overlap: Annotated[bool, typer.Option("--overlap", help="Copies go on beside the steps.")] = False,
+    knob: Annotated[list[str] | None, typer.Option("--set", help="A knob: policy=walk-down; may be repeated.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the session's CSV files.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run agents on a modelled card, as fast as it goes: hours of it in seconds."""
+    from app.twin import run_twin, setup_of
+
+    setup = setup_of(
+        card=card, preset=preset, workload=workload, agents=agents, hours=hours, slots=slots, seed=seed, speed=speed,
+        overlap=overlap, given=knob or (),
+    )  # fmt: skip
+    run_twin(setup, out, as_json=as_json)
+
+
+@MAKE.command()
+@told
 def export(
     session: Annotated[str | None, typer.Option("--session", help="Which session; without it they are listed.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the CSV files.")] = Path("."),

@@ -11,8 +11,8 @@ from engine.backends.base import WeightDtype
 from engine.body import BodyConfig, chosen_backend
 from engine.errors import Refused
 from engine.host import HostConfig
-from engine.knobs import Knobs
 from engine.policies import policy_named
+from engine.twin.live import live_config
 from engine.workload.readers import load_workload
 from engine.workload.swarm import checked_agents, checked_speed
 
@@ -23,7 +23,11 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
     """PARKDECK_MODEL, _BACKEND, _WORKLOAD, _AGENTS, _SPEED, _KV_DTYPE, _WEIGHT_DTYPE, _POLICY, _CEILING, _SWARM
     and _ENGINE (off: each waits for its button). Raises Refused or BadKnob for a value that cannot be, before it is
     loaded."""
-    knobs = Knobs().changed(
+    backend = environment.get("PARKDECK_BACKEND") or BodyConfig().backend
+    if backend != "auto":
+        chosen_backend(backend)
+    base = live_config() if backend == "twin" else HostConfig()
+    knobs = base.knobs.changed(
         {
             name: environment[variable]
             for name, variable in (("kv_dtype", "PARKDECK_KV_DTYPE"), ("policy", "PARKDECK_POLICY"))
@@ -34,10 +38,8 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
     workload = environment.get("PARKDECK_WORKLOAD") or DEFAULT_WORKLOAD
     load_workload(workload)
     ceiling = environment.get("PARKDECK_CEILING")
-    backend = environment.get("PARKDECK_BACKEND") or BodyConfig().backend
-    if backend != "auto":
-        chosen_backend(backend)
-    body = BodyConfig(
+    body = replace(
+        base.body,
         backend=backend,
         kv_dtype=knobs.kv_dtype,
         weights=_weights(environment.get("PARKDECK_WEIGHT_DTYPE")),

@@ -1,17 +1,19 @@
 """Opening a body: from a choice of model and sizes to a loaded model and a backend ready to step."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.backends.base import Backend, WeightDtype
 from engine.calibration.quick import measure_costs
+from engine.clock import EngineClock
 from engine.costs import Costs
 from engine.errors import Refused
 from engine.geometry import KVDtype
 from engine.models.loaded import ServedModel
 from engine.snapshot import CardScale, Startup
 from engine.turn import AVERAGE_TURN_TOKENS
+from engine.twin_body import TwinConfig
 
 Report = Callable[[Startup], None]
 
@@ -24,7 +26,9 @@ class BodyConfig:
     """What is fixed at the start. `model`: path, Hugging Face id, or None for the default. `arena_tokens`: size of the
     arena in fp16 tokens; None: ten average turns and one growth block per slot (the stand-in's proportion of the
     card), or, with a GPU or `ceiling_bytes`, what the device leaves beside weights and runtime. `host_bytes`: None: six
-    times the arena. `weights`: their precision in memory; None: the torch body's choice. vLLM keeps the model's own."""
+    times the arena, the twin: what its card may pin. `weights`: their precision in memory; None: the torch body's
+    choice. vLLM keeps the model's own. `twin`: what only the twin has, which goes by that, `card`, `kv_dtype` and
+    `host_bytes` alone."""
 
     model: str | None = None
     backend: str = "auto"
@@ -38,17 +42,19 @@ class BodyConfig:
     slots: int = 8
     average_turn_tokens: int = AVERAGE_TURN_TOKENS
     card: str | Path = DEFAULT_CARD
+    twin: TwinConfig = field(default_factory=TwinConfig)
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A backend ready to step, its model, its measured costs, and the card scale that its arena stands for (None: no
-    scaling, the device is the card)."""
+    """A backend ready to step, its model, its measured costs, the card scale that its arena stands for (None: no
+    scaling, the device is the card), and the clock that it goes by (None: the machine's)."""
 
     backend: Backend
     model: ServedModel | None
     costs: Costs
     card: CardScale | None
+    clock: EngineClock | None = None
 
 
 OpenBody = Callable[[BodyConfig, Report], Body]
@@ -56,6 +62,8 @@ OpenBody = Callable[[BodyConfig, Report], Body]
 
 def open_body(config: BodyConfig, report: Report) -> Body:
     """Load the model and build the backend. Raises ModelError or Refused with one sentence for the user."""
+    if config.backend == "twin":
+        return _open_twin(config)
     import torch
 
     from engine.cards.scale import card_scale, standin_arena_tokens
@@ -77,12 +85,12 @@ def open_body(config: BodyConfig, report: Report) -> Body:
 
 
 def chosen_backend(choice: str) -> str:
-    """torch or vllm; auto takes vLLM where it is installed beside a GPU. Raises Refused for any
-    other name, and for vLLM where it is not installed."""
+    """torch, vllm or twin; auto takes vLLM where it is installed beside a GPU. Raises Refused for any other name, and
+    for vLLM where it is not installed."""
     if choice not in BACKENDS:
         raise Refused(f"there is no backend {choice!r}; choose one of {', '.join(BACKENDS)}")
     if choice == "twin":
-        raise Refused("the twin cannot be run yet; choose torch or vllm")
+        return choice
     from engine.backends.vllm.hooks import NOT_INSTALLED, installed
 
     if choice == "vllm" and not installed():
@@ -127,3 +135,15 @@ def _open_vllm(config: BodyConfig, arena_tokens: int | None, report: Report) -> 
         progress=lambda fraction, note: report(Startup("load", fraction, note)),
     )
     return backend, model
+
+
+def _open_twin(config: BodyConfig) -> Body:
+    """The card as its profile has it, at the pace that was chosen: nothing to load and no scale."""
+    from engine.cards.store import load_card
+    from engine.twin_body import modelled_model, twin_backend
+    from engine.virtual_clock import PacedClock
+
+    card = load_card(config.card)
+    clock = PacedClock(config.twin.pace)
+    backend = twin_backend(card, config.twin, clock, config.kv_dtype, config.host_bytes)
+    return Body(backend, modelled_model(card, backend), measure_costs(backend), None, clock)

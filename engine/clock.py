@@ -22,6 +22,18 @@ class EngineClock:
         """Epoch seconds of the monotonic instant `at`."""
         return self._anchor + at
 
+    def lead_s(self) -> float:
+        """Real seconds by which it is ahead of its pace; whoever steps the engine waits them out. A real clock is never
+        ahead."""
+        return 0.0
+
+    def real_s(self, seconds: float) -> float:
+        """Real seconds in which `seconds` of this clock pass."""
+        return seconds
+
+    def follow(self) -> None:
+        """Real time has passed with nothing to do: a clock that keeps to its pace catches up with it."""
+
 
 def iso_utc(epoch: float) -> str:
     """ISO-8601 in UTC with milliseconds and Z."""

@@ -147,7 +147,8 @@ class Host:
 
     @property
     def now(self) -> float:
-        return self._clock.now()
+        run = self._run
+        return self._clock.now() if run is None else run.clock.now()
 
     @property
     def model(self) -> ServedModel | None:
@@ -165,14 +166,14 @@ class Host:
     # -- commands ---------------------------------------------------------------------------------------------------
 
     def submit(self, request: TurnRequest, listener: Listener | None = None, author: str = "api") -> "Future[TurnId]":
-        asked = self._clock.now()
+        asked = self.now
         return self._ask(lambda c: c.submit(request, listener, author, asked), lambda: check_request(request))
 
     def block(self, turn: TurnId, tool: str, author: str = "api") -> "Future[str]":
         return self._ask(lambda c: c.block(turn, tool, author), lambda: check_turn(turn))
 
     def unblock(self, result: Unblock, author: str = "api") -> "Future[str]":
-        asked = self._clock.now()
+        asked = self.now
         return self._ask(lambda c: c.unblock(result, author, asked), lambda: check_unblock(result))
 
     def cancel(self, turn: TurnId, author: str = "api") -> "Future[str]":

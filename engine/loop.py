@@ -30,6 +30,18 @@ class Loop:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._stall: str | None = None
+        self._plan = StepPlan(())
+        self._idle_at: float | None = None
+
+    @property
+    def plan(self) -> StepPlan:
+        """Of the last boundary."""
+        return self._plan
+
+    @property
+    def idle_at(self) -> float | None:
+        """When the governor was asked last, if it then wanted nothing but a step."""
+        return self._idle_at
 
     def tick(self) -> Ticked:
         """A whole boundary and, if anything may run, one step of the backend."""
@@ -37,15 +49,25 @@ class Loop:
         now = core.clock.now()
         decision = decide(core.ledger.view(core.evicting), core.knobs, core.costs, now)
         core.evicting = decision.evicting
+        self._idle_at = None if decision.actions else now
         self._note_stall(decision.stalled)
         for action in decision.actions:
             self._carry_out(action, now)
-        plan = self._still_running(decision.plan)
+        plan = self._plan = self._still_running(decision.plan)
         if plan.work:
-            self._take_in(core.backend.step(plan))
-            core.step += 1
+            self._step()
         acted = bool(plan.work or decision.actions)
         return Ticked(acted, decision.wake_at, None if plan.work else self._stall)
+
+    def follow(self, plan: StepPlan) -> Ticked:
+        """A boundary at which the governor is known to decide nothing and to plan this."""
+        self._plan = plan
+        self._step()
+        return Ticked(True, None, None)
+
+    def _step(self) -> None:
+        self._take_in(self._core.backend.step(self._plan))
+        self._core.step += 1
 
     # -- actions ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +135,7 @@ class Loop:
         now = core.clock.now()
         core.stats.tokens(now, result.prefill_tokens, result.decode_tokens)
         core.count(generated_tokens=sum(done.sampled is not None for done in result.turns))
-        longest = self._longest()
+        longest = self.longest()
         for turn_id in result.preempted:
             turn = core.ledger.find(turn_id)
             core.preempt(turn, now, "by the backend itself", author=core.backend.name)
@@ -127,7 +149,7 @@ class Loop:
             else:
                 self._advance(turn, done, now, result.seconds, longest)
 
-    def _longest(self) -> int:
+    def longest(self) -> int:
         """Tokens of a turn that neither the model's context nor the whole arena can take one more of."""
         backend = self._core.backend
         return min(backend.max_context, backend.memory().blocks_total * backend.block_size)

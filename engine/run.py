@@ -2,32 +2,29 @@
 
 import gc
 import queue
-import random
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from engine.body import Body, BodyConfig, OpenBody
 from engine.clock import EngineClock
 from engine.commands import Commands
 from engine.control import Sink
-from engine.core import Core, core_over
 from engine.errors import ParkdeckError, Refused
-from engine.events import Event, EventKind, Interval, MoveCost
+from engine.events import Event, MoveCost
 from engine.knobs import Knobs
-from engine.loop import Loop, Ticked
+from engine.loop import Ticked
 from engine.models.loaded import ServedModel
 from engine.policies import policies
-from engine.publish import Publisher
+from engine.serving import PUBLISH_EVERY_S, Serving, Session
 from engine.snapshot import HostState, Sample, Snapshot, Startup
-from engine.turn import Finish, Phase
 
 T = TypeVar("T")
 
-PUBLISH_EVERY_S = 0.05
 IDLE_TICK_S = 0.25
 
 
@@ -50,7 +47,8 @@ class _Asked:
 
 class Run:
     """One life of the engine: opens the body, runs until stopped or broken, cleans up. `body`: what it was asked
-    for; `session`: its name; `author`: who started it; `numbers`: of its turns."""
+    for; `session`: its name; `author`: who started it; `numbers`: of its turns; `clock`: the machine's, or the body's
+    own once that is open."""
 
     def __init__(
         self,
@@ -68,7 +66,7 @@ class Run:
         self.session = session
         self._config = config
         self._sinks = sinks
-        self._clock = clock
+        self.clock = clock
         self._open_body = open_body
         self._publish_to_host = publish
         self._after = after
@@ -77,9 +75,7 @@ class Run:
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._closed = threading.Lock()
         self._over = False
-        self._core: Core | None = None
-        self._publisher: Publisher | None = None
-        self._published_at = float("-inf")
+        self._serving: Serving | None = None
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self._live, name="parkdeck-engine", daemon=True)
 
@@ -87,16 +83,16 @@ class Run:
 
     @property
     def model(self) -> ServedModel | None:
-        return self._core.model if self._core else None
+        return self._serving.core.model if self._serving else None
 
     def samples(self) -> Sequence[Sample]:
-        return self._publisher.samples if self._publisher else ()
+        return self._serving.publisher.samples if self._serving else ()
 
     def events(self) -> Sequence[Event]:
-        return self._core.events.copy() if self._core else ()
+        return self._serving.core.events.copy() if self._serving else ()
 
     def moves(self) -> Sequence[MoveCost]:
-        return self._core.moves.copy() if self._core else ()
+        return self._serving.core.moves.copy() if self._serving else ()
 
     def ask(self, act: Callable[[Commands], T]) -> "Future[T]":
         future: Future[T] = Future()
@@ -144,44 +140,43 @@ class Run:
     def _report(self, startup: Startup) -> None:
         if self.stopping.is_set():
             raise Refused("the start was called off")
-        blank = blank_snapshot(HostState.STARTING, self.session, self._clock, self._config)
+        blank = blank_snapshot(HostState.STARTING, self.session, self.clock, self._config)
         self._publish_to_host(self, replace(blank, startup=startup))
 
     def _serve(self, body: Body) -> None:
         """Numbered as a turn sees it: 1 commands, 2 governor and step, 3 snapshot, 4 sleep until something is due."""
-        core, commands, loop, publisher = self._assemble(body)
-        wake_in: float | None = 0.0
-        ticked = Ticked(worked=False, wake_at=None, stalled=None)
+        serving = self._assemble(body)
+        wait = 0.0
         while not self.stopping.is_set():
-            knobs = core.knobs
-            self._drain(commands, wake_in)
-            if core.knobs is not knobs:
-                # Before the governor acts on it: what a change brings about is counted from here.
-                self._publish(core, publisher, ticked, changed=True)
-            ticked = loop.tick()
-            self._publish(core, publisher, ticked)
-            wake_in = 0.0 if ticked.worked else self._sleep_for(ticked)
+            ticked = serving.boundary(partial(self._drain, serving.commands, wait))
+            wait = self.clock.lead_s() if ticked.worked else self._sleep_for(ticked)
 
-    def _assemble(self, body: Body) -> tuple[Core, Commands, Loop, Publisher]:
-        core = core_over(body, self._clock, self._config.knobs, self._on_event, self._on_interval)
-        publisher = Publisher(self.session, core, body.card, self._config.body.average_turn_tokens, self._on_sample)
-        # The sinks do not know the session yet, so a sample would be booked under the one before.
-        first = publisher.snapshot(HostState.IDLE, None, 0, sampling=False)
-        self._each_sink(lambda sink: sink.begin(self.session, first))
-        self._core, self._publisher = core, publisher
+    def _assemble(self, body: Body) -> Serving:
+        config = self._config
+        self.clock = body.clock or self.clock
+        session = Session(
+            name=self.session,
+            knobs=config.knobs,
+            average_turn_tokens=config.body.average_turn_tokens,
+            seed=config.seed,
+            author=self._author,
+            numbers=self._numbers,
+            # As often in real time, however fast the engine's own clock goes.
+            publish_every_s=PUBLISH_EVERY_S / self.clock.real_s(1.0),
+        )
+        serving = self._serving = Serving(session, body, self.clock, self._sinks, partial(self._publish_to_host, self))
         # What the start has made lives as long as the engine: no later collection needs to look at it again. An engine
         # before this one was frozen too and must go first.
         gc.unfreeze()
         gc.collect()
         gc.freeze()
-        core.event(EventKind.ENGINE, self._author, f"{first.model} ready on {body.backend.name}")
-        self._publish_to_host(self, first)
-        return core, Commands(core, random.Random(self._config.seed), self._numbers), Loop(core), publisher
+        serving.begin()
+        return serving
 
-    def _drain(self, commands: Commands, wait: float | None) -> None:
-        """All commands that are there; waits for the first up to `wait` seconds."""
+    def _drain(self, commands: Commands, wait: float) -> None:
+        """All commands that are there; waits for the first up to `wait` real seconds."""
         try:
-            asked = self._asked.get(timeout=wait) if wait else self._asked.get_nowait()
+            asked = self._first_asked(wait)
             while True:
                 if asked is not None:
                     _answer(asked, commands)
@@ -189,35 +184,28 @@ class Run:
         except queue.Empty:
             return
 
-    def _sleep_for(self, ticked: Ticked) -> float:
-        if ticked.wake_at is None:
-            return IDLE_TICK_S
-        return min(IDLE_TICK_S, max(1e-3, ticked.wake_at - self._clock.now()))
+    def _first_asked(self, wait: float) -> "_Asked | None":
+        """Raises queue.Empty."""
+        if not wait:
+            return self._asked.get_nowait()
+        try:
+            return self._asked.get(timeout=wait)
+        finally:
+            self.clock.follow()
 
-    def _publish(self, core: Core, publisher: Publisher, ticked: Ticked, changed: bool = False) -> None:
-        now = self._clock.now()
-        if ticked.worked and not changed and now - self._published_at < PUBLISH_EVERY_S:
-            return
-        self._published_at = now
-        running = any(t.phase.running for t in core.ledger)
-        state = HostState.STALLED if ticked.stalled else HostState.RUNNING if running else HostState.IDLE
-        behind = sum(sink.behind for sink in self._sinks)
-        self._publish_to_host(self, publisher.snapshot(state, ticked.stalled, behind, changed=changed))
+    def _sleep_for(self, ticked: Ticked) -> float:
+        """Real seconds."""
+        due = IDLE_TICK_S if ticked.wake_at is None else ticked.wake_at - self.clock.now()
+        return min(IDLE_TICK_S, max(1e-3, self.clock.real_s(due)))
 
     def _end(self, state: HostState, error: str | None) -> None:
         """No turn and no caller is left waiting."""
         with self._closed:
             self._over = True
         why = error or "the engine was stopped"
-        core = self._core
-        if core is not None:
-            now = self._clock.now()
-            for turn in list(core.ledger):
-                core.end_recompute(turn)
-                core.ledger.close_interval(turn, now)
-                core.ledger.forget(turn, now, Phase.FAILED)
-                core.tell(turn, (), "", Finish.ERROR, why)
-            core.event(EventKind.ENGINE, "engine", why)
+        serving = self._serving
+        if serving is not None:
+            serving.end(why)
         while True:
             try:
                 asked = self._asked.get_nowait()
@@ -225,32 +213,10 @@ class Run:
                 break
             if asked is not None and asked.future.set_running_or_notify_cancel():
                 asked.future.set_exception(Refused(f"{why}; restart it first"))
-        blank = blank_snapshot(state, self.session, self._clock, self._config)
-        if core is not None:
-            blank = replace(
-                blank, counters=core.counters, knobs=core.knobs, step=core.step, events=core.events.latest(60)
-            )
+        blank = blank_snapshot(state, self.session, self.clock, self._config)
+        if serving is not None:
+            blank = serving.last_words(blank)
         self._publish_to_host(self, replace(blank, error=error))
-
-    def _on_event(self, event: Event) -> None:
-        self._each_sink(lambda sink: sink.event(event))
-
-    def _on_interval(self, interval: Interval) -> None:
-        self._each_sink(lambda sink: sink.interval(interval))
-
-    def _on_sample(self, sample: Sample) -> None:
-        self._each_sink(lambda sink: sink.sample(sample))
-
-    def _each_sink(self, tell: Callable[[Sink], None]) -> None:
-        """A sink that raises is cut off and told, on stderr and as an event; the engine goes on without it."""
-        for sink in self._sinks:
-            try:
-                tell(sink)
-            except Exception as fault:  # noqa: BLE001 -- who writes down what happened must not stop it
-                traceback.print_exc()
-                self._sinks = tuple(kept for kept in self._sinks if kept is not sink)
-                if self._core is not None:
-                    self._core.event(EventKind.ENGINE, "engine", f"a recorder failed ({fault!r}) and stores no more")
 
 
 def blank_snapshot(state: HostState, session: str, clock: EngineClock, config: HostConfig) -> Snapshot:

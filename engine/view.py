@@ -153,10 +153,12 @@ class Stall:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Actions in the order in which they are carried out, then the step. `plan` names only turns that hold a slot
-    after the actions. `wake_at`: with an empty plan, when to be asked again (None: when something arrives)."""
+    after the actions. `wake_at`: with an empty plan, when to be asked again (None: when something arrives).
+    `next_at`: the first later instant that a rule or the policy named, whoever runs."""
 
     actions: tuple[Action, ...]
     plan: StepPlan
     evicting: bool
     wake_at: float | None = None
     stalled: Stall | None = None
+    next_at: float | None = None

@@ -25,6 +25,7 @@ from engine.ledger import Ledger
 from engine.loop import Loop
 from engine.output import TurnOutput
 from engine.run import Run
+from engine.serving import Serving
 
 KERNELS, EXECUTOR = "kernels", "around the kernels"
 COMMANDS, VIEW, DECIDE, BOOK, TABLES = "commands", "view", "decide", "ledger", "block tables"
@@ -32,10 +33,10 @@ SAMPLING, TEXT, LISTENER, SNAPSHOT, RECORDER = "sampling", "text", "listener", "
 OUTSIDE = (COMMANDS, VIEW, DECIDE, BOOK, TABLES, EXECUTOR, SAMPLING, TEXT, LISTENER, SNAPSHOT, RECORDER)
 
 _TIMED: tuple[tuple[object, str, str], ...] = (
-    (Run, "_publish", SNAPSHOT),
-    (Run, "_on_event", RECORDER),
-    (Run, "_on_interval", RECORDER),
-    (Run, "_on_sample", RECORDER),
+    (Serving, "_publish", SNAPSHOT),
+    (Serving, "_on_event", RECORDER),
+    (Serving, "_on_interval", RECORDER),
+    (Serving, "_on_sample", RECORDER),
     (Loop, "tick", BOOK),
     (engine.loop, "decide", DECIDE),
     (Ledger, "view", VIEW),

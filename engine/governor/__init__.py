@@ -37,12 +37,13 @@ from engine.governor.admission import admit
 from engine.governor.board import Board
 from engine.governor.memory import break_stall, end_the_lost, grow, keep_watermarks, name_wakes, trim_slots
 from engine.governor.plan import step_plan
+from engine.governor.quiet import quiet_until
 from engine.governor.timing import FAIL_AFTER, STARVE_AFTER_S, TIER_DWELL_S
 from engine.knobs import Knobs
 from engine.policies import policy_named
 from engine.view import Decision, View
 
-__all__ = ["FAIL_AFTER", "STARVE_AFTER_S", "TIER_DWELL_S", "decide"]
+__all__ = ["FAIL_AFTER", "STARVE_AFTER_S", "TIER_DWELL_S", "decide", "quiet_until"]
 
 
 def decide(view: View, knobs: Knobs, costs: Costs, now: float) -> Decision:
@@ -65,4 +66,5 @@ def decide(view: View, knobs: Knobs, costs: Costs, now: float) -> Decision:
         evicting=evicting,
         wake_at=None if plan.work else board.wake_at,
         stalled=board.stalled,
+        next_at=board.wake_at,
     )

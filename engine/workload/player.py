@@ -10,9 +10,10 @@ import itertools
 from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from engine.control import Control, Unblock
+from engine.control import AgentControl, Unblock
 from engine.errors import Refused
 from engine.events import EventKind
 from engine.models.loaded import ServedModel
@@ -32,15 +33,25 @@ BACKOFF_MOST_S = 30.0
 
 class Player:
     """Drive it from one thread: `advance(now)` does all that is due and says when it wants to be called again;
-    `post` may be called from any thread. `now` is any clock in seconds that never runs backwards."""
+    `post` may be called from any thread. `now` is any clock in seconds that never runs backwards. `files`: what prompts
+    are cut from, None: the standard library."""
 
-    def __init__(self, control: Control, workload: Workload, *, speed: float = 1.0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        control: AgentControl,
+        workload: Workload,
+        *,
+        speed: float = 1.0,
+        seed: int = 0,
+        files: tuple[Path, ...] | None = None,
+    ) -> None:
         self._control = control
         self._workload = workload
         self._speed = speed
         self._pace = 1.0
         self._paced: ServedModel | None = None
         self._seed = seed
+        self._files = files
         self._wanted = 0
         self._agents: dict[int, Agent] = {}
         self._members: dict[int, int] = {}
@@ -60,6 +71,16 @@ class Player:
     def post(self, happening: Happening) -> None:
         """Have `happening(now)` run in the next `advance`."""
         self._inbox.put(happening)
+
+    @property
+    def posted(self) -> bool:
+        """Something waits for the next `advance`."""
+        return not self._inbox.empty()
+
+    @property
+    def idle(self) -> bool:
+        """No agent is left, and nothing waits."""
+        return not self._agents and not self.posted
 
     def wait(self, timeout: float) -> None:
         """Until something was posted, or `timeout` seconds have passed."""
@@ -90,15 +111,24 @@ class Player:
         vacant = (place for place in itertools.count() if place not in self._members)
         while len(self._members) < count:
             place = next(vacant)
-            copy, member = divmod(place, len(self._workload.agents))
-            script = self._workload.agents[member]
-            name = script.name if copy == 0 else f"{script.name}.{copy + 1}"
-            agent = self._add(name, script, loops=True)
-            agent.turn_index = copy
-            self._members[place] = agent.key
-            delay = script.arrival_ms / 1000 if arriving else 0.0
-            self._after(now, delay, agent, partial(self._take_turn, agent), scaled=True)
+            self._members[place] = self._arrive(place, now, as_scripted=arriving, loops=True)
         self._wanted = count
+
+    def play_once(self, count: int, now: float) -> None:
+        """So many agents arrive as their scripts say, each takes its turns once and leaves."""
+        for place in range(count):
+            self._arrive(place, now, as_scripted=True, loops=False)
+
+    def _arrive(self, place: int, now: float, *, as_scripted: bool, loops: bool) -> int:
+        """The agent at a place of the workload, which goes round; returns its key. Copies start at another turn."""
+        copy, member = divmod(place, len(self._workload.agents))
+        script = self._workload.agents[member]
+        name = script.name if copy == 0 else f"{script.name}.{copy + 1}"
+        agent = self._add(name, script, loops)
+        agent.turn_index = copy
+        delay = script.arrival_ms / 1000 if as_scripted else 0.0
+        self._after(now, delay, agent, partial(self._take_turn, agent), scaled=True)
+        return agent.key
 
     def set_speed(self, speed: float, now: float) -> None:
         """Waits that are under way are stretched or shortened with it."""
@@ -180,7 +210,7 @@ class Player:
 
     def _meet(self, model: ServedModel) -> PromptSource:
         """A model that is new to the player: its tokenizer and its context."""
-        source = PromptSource(model.tokenizer, self._seed)
+        source = PromptSource(model.tokenizer, self._seed, self._files)
         self._model = model
         self._notes = fit(self._workload, model.max_context).notes
         return source
@@ -282,7 +312,7 @@ class Player:
 
     def _next_turn(self, agent: Agent, now: float) -> None:
         agent.end(now)
-        if agent.loops or agent.turn_index < len(agent.script.turns):
+        if agent.loops or agent.taken < len(agent.script.turns):
             delay = agent.scripted.think_ms / 1000
             self._after(now, delay, agent, partial(self._take_turn, agent), scaled=True)
         else:

@@ -65,7 +65,7 @@ def test_help_needs_nothing_heavy() -> None:
         (("up", "--speed", "-1"), "speed -1 is outside 0.01 to 100"),
         (("up", "--policy", "nope"), "policy 'nope' is not known"),
         (("up", "--backend", "nope"), "there is no backend 'nope'"),
-        (("swarm", "--backend", "twin"), "the twin cannot be run yet"),
+        (("twin", "--card", "nowhere"), "there is no card 'nowhere'"),
         (("up", "--port", "99999"), "--port 99999 is no port"),
         (("export", "--session", "none"), "PARKDECK_DATA_DIR"),
     ],

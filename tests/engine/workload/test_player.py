@@ -180,3 +180,27 @@ def test_same_seed_same_requests() -> None:
         play(player, control, 30.0)
         runs.append(control.submitted)
     assert runs[0] == runs[1]
+
+
+def test_agents_that_play_once_take_each_of_their_turns_and_leave() -> None:
+    """Five agents of a workload of two: copies take as many turns as the script has, though they start at another."""
+    other = AgentScript("b", Priority.FOREGROUND, (TURN, TURN, TURN))
+    control = FakeControl()
+    player = Player(control, Workload("two", (*ONE.agents, other)))
+    player.play_once(5, 0.0)
+    assert not player.idle
+    play(player, control, 60.0)
+    assert player.idle
+    names = [request.agent for request in control.submitted]
+    assert {name: names.count(name) for name in names} == {"a": 1, "a.2": 1, "a.3": 1, "b": 3, "b.2": 3}
+    assert player.status.turns_done == 9
+
+
+def test_what_is_posted_is_told_until_it_is_read() -> None:
+    player, control = playing(agents=0)
+    assert player.idle
+    player.post(lambda now: None)
+    assert player.posted
+    assert not player.idle
+    player.advance(control.now)
+    assert not player.posted

@@ -1,0 +1,280 @@
+"""The twin body: blocks and bytes as the torch backend counts them, time from a card's figures, no model, no memory.
+
+Blocks are counted, not numbered: nothing here depends on which one a turn holds. Each verb advances the virtual clock
+by what it would take on the card. A copy goes over one link, after those asked for before it; where copies overlap the
+steps, a turn that comes back runs once its copy is there, and a block that leaves is written again once it has left.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.backends.base import Converted, Copied, DeviceMemory, Holding, Moved, StepPlan, StepResult
+from engine.backends.limits import check_keep, check_new, check_probe, check_tokens, validated
+from engine.backends.twin.books import KV_DTYPES, ArenaBook, PoolBook
+from engine.backends.twin.link import Link
+from engine.backends.twin.stepper import TwinTurn, run_step
+from engine.backends.twin.times import CardTimes
+from engine.backends.twin.tokens import VOCABULARY
+from engine.errors import IntegrityError, Refused, UnknownTurn
+from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype, KVGeometry
+from engine.turn import Sampling, TurnId
+from engine.virtual_clock import VirtualClock
+
+
+@dataclass(frozen=True, slots=True)
+class Modelled:
+    """The card and the model on it, in bytes, tokens and seconds."""
+
+    geometry: KVGeometry
+    max_context: int
+    weights_bytes: int
+    runtime_bytes: int
+    arena_bytes: int
+    times: CardTimes
+
+
+class TwinBackend:
+    """`Backend` over a modelled card. `overlap`: copies go on beside the steps. Raises Refused when the arena holds no
+    block or the precision is not one of the twin's."""
+
+    name = "twin"
+    vocab_size = VOCABULARY
+
+    def __init__(
+        self,
+        card: Modelled,
+        clock: VirtualClock,
+        host_bytes: int,
+        kv_dtype: KVDtype = KVDtype.FP16,
+        overlap: bool = False,
+        block_size: int = BLOCK_SIZE,
+    ) -> None:
+        self.geometry = card.geometry
+        self.block_size = block_size
+        self.max_context = card.max_context
+        self.times = card.times
+        self._card = card
+        self._clock = clock
+        self._turns: dict[TurnId, TwinTurn] = {}
+        layout = self._layout(kv_dtype)
+        if layout.blocks_in(card.arena_bytes) < 1:
+            raise Refused(f"An arena of {card.arena_bytes} bytes holds no block of {layout.nbytes} bytes; enlarge it.")
+        self._arena = ArenaBook(card.arena_bytes, layout)
+        self._pool = PoolBook(host_bytes, card.geometry, block_size)
+        self._link = Link(clock, overlap)
+
+    @property
+    def clock(self) -> VirtualClock:
+        return self._clock
+
+    @property
+    def kv_dtype(self) -> KVDtype:
+        return self._arena.layout.dtype
+
+    @property
+    def kv_dtypes(self) -> frozenset[KVDtype]:
+        return frozenset(KV_DTYPES)
+
+    @property
+    def copies_until(self) -> float:
+        """When the last copy asked for is over, engine clock."""
+        return self._link.free_at
+
+    @property
+    def peak_kv_bytes(self) -> int:
+        """The most that turns ever held in the arena."""
+        return self._arena.peak_bytes
+
+    def _layout(self, dtype: KVDtype) -> BlockLayout:
+        if dtype not in KV_DTYPES:
+            raise Refused(f"KV precision {dtype} is not offered here; choose one of {', '.join(KV_DTYPES)}.")
+        return BlockLayout(self.geometry, dtype, self.block_size)
+
+    def _turn(self, turn: TurnId) -> TwinTurn:
+        if turn not in self._turns:
+            raise UnknownTurn(f"Turn {turn} is not open; it never was, or it has ended.")
+        return self._turns[turn]
+
+    def open(self, turn: TurnId, tokens: Sequence[int], sampling: Sampling) -> None:
+        """Raises Refused as the torch backend does."""
+        check_new(turn, self._turns, tokens)
+        check_tokens(tokens, len(tokens), self.max_context, self.vocab_size)
+        self._turns[turn] = TwinTurn(turn, len(tokens), validated(sampling).seed or 0)
+
+    def step(self, plan: StepPlan) -> StepResult:
+        for work in plan.work:
+            self._turn(work.turn)
+        return run_step(plan, self._turns, self._arena, self._link, self.times, self.max_context)
+
+    # -- contexts ---------------------------------------------------------------------------------------------------
+
+    def extend(self, turn: TurnId, keep: int, tokens: Sequence[int]) -> None:
+        """Raises Refused, with nothing changed, for a `keep` outside the turn, bad tokens, or nothing left at all."""
+        state = self._turn(turn)
+        total = keep + len(tokens)
+        check_keep(turn, state.tokens, keep, len(tokens))
+        check_tokens(tokens, total, self.max_context, self.vocab_size)
+        state.tokens = total
+        state.kv_tokens = min(state.kv_tokens, keep, total - 1)
+        blocks = -(-state.kv_tokens // self.block_size)
+        if state.parked is None:
+            self._free(state, state.blocks - blocks)
+        elif blocks:
+            state.parked = self._pool.trim(state.parked, blocks)
+        else:
+            self._pool.release(state.parked)
+            state.parked = None
+
+    def pretend(self, turn: TurnId, kv_tokens: int) -> None:
+        state = self._turn(turn)
+        blocks = -(-kv_tokens // self.block_size)
+        if not self._arena.take(blocks):
+            raise IntegrityError(f"the arena has no room for a context of {kv_tokens} tokens")
+        state.blocks += blocks
+        state.kv_tokens = kv_tokens
+
+    def drop(self, turn: TurnId) -> None:
+        state = self._turn(turn)
+        self._free(state, state.blocks)
+        if state.parked is not None:
+            self._pool.release(state.parked)
+        state.parked = None
+        state.kv_tokens = 0
+
+    def close(self, turn: TurnId) -> None:
+        self.drop(turn)
+        del self._turns[turn]
+
+    def _free(self, state: TwinTurn, blocks: int) -> None:
+        """Blocks that a copy is still on its way to are not written by others before it ended."""
+        state.blocks -= blocks
+        self._arena.give(blocks)
+        self._link.keep(blocks, state.ready_at)
+
+    def holding(self, turn: TurnId) -> Holding:
+        state = self._turn(turn)
+        if state.parked is None:
+            return Holding(state.kv_tokens, state.blocks)
+        return Holding(state.kv_tokens, 0, state.parked.units * self._pool.unit, state.parked.layout.dtype)
+
+    # -- copies -----------------------------------------------------------------------------------------------------
+
+    def swap_out(self, turn: TurnId) -> Moved | None:
+        """Raises Refused if the turn holds no block of the arena."""
+        state = self._turn(turn)
+        if not state.blocks:
+            raise Refused(f"Turn {turn} holds nothing in the arena; only a resident turn can be swapped out.")
+        parked = self._pool.store(self._arena.layout, state.blocks)
+        if parked is None:
+            return None
+        seconds = self.times.out_s(parked.nbytes)
+        state.ready_at = self._link.carry(seconds)
+        self._free(state, state.blocks)
+        state.parked = parked
+        return Moved(parked.nbytes, seconds)
+
+    def swap_in(self, turn: TurnId) -> Moved | None:
+        """Raises Refused if the turn has no host copy."""
+        state = self._turn(turn)
+        parked = state.parked
+        if parked is None:
+            raise Refused(f"Turn {turn} has no copy in the host pool; only a swapped turn can be brought back.")
+        if not self._arena.take(parked.blocks):
+            return None
+        seconds = self.times.back_s(parked.nbytes)
+        state.ready_at = self._link.carry(seconds)
+        state.blocks = parked.blocks
+        self._pool.release(parked)
+        state.parked = None
+        return Moved(parked.nbytes, seconds)
+
+    @property
+    def copy_sizes(self) -> tuple[int, ...]:
+        return (self._arena.block_bytes,)
+
+    def probe_copy(self, block_bytes: int, nbytes: int) -> Copied:
+        check_probe(block_bytes, self.copy_sizes, len(self._turns))
+        total = max(1, min(nbytes, self._arena.nbytes) // block_bytes) * block_bytes
+        out, back = self.times.out_s(total), self.times.back_s(total)
+        self._clock.advance(out + back)
+        return Copied(total, out, back)
+
+    # -- sizes ------------------------------------------------------------------------------------------------------
+
+    def set_kv_dtype(self, dtype: KVDtype) -> Converted:
+        """Copies under way end first."""
+        arena, new = self._arena, self._layout(dtype)
+        if new == arena.layout:
+            return Converted(0, 0.0, arena.blocks)
+        held, fits = arena.held, new.blocks_in(arena.nbytes)
+        if held > fits:
+            raise Refused(
+                f"At {dtype} the arena holds {fits} blocks ({fits * new.nbytes / 2**20:.1f} MiB) but {held} "
+                f"({held * new.nbytes / 2**20:.1f} MiB) are held; move turns out of it first."
+            )
+        self._link.drain()
+        nbytes = held * (arena.layout.nbytes + new.nbytes)
+        seconds = self.times.convert_s(nbytes)
+        self._clock.advance(seconds)
+        arena.lay_out(new, held)
+        return Converted(nbytes, seconds, arena.blocks)
+
+    def blocks_at(self, dtype: KVDtype) -> int:
+        return self._layout(dtype).blocks_in(self._arena.nbytes)
+
+    def block_bytes_at(self, dtype: KVDtype) -> int:
+        return self._arena.block_bytes if dtype is self.kv_dtype else self._layout(dtype).nbytes
+
+    def check_host_pool(self, nbytes: int) -> None:
+        """Any size from 0 on: what the host has is the model's to say."""
+        if nbytes < 0:
+            raise Refused(f"A host pool of {nbytes} bytes was asked for; give 0 or more.")
+
+    def set_host_pool(self, nbytes: int) -> None:
+        self.check_host_pool(nbytes)
+        pool = self._pool
+        if nbytes // pool.unit < pool.used:
+            raise Refused(
+                f"The host pool cannot be set to {nbytes / 2**20:.1f} MiB because parked turns use "
+                f"{pool.used_bytes / 2**20:.1f} MiB of it; ask for at least that or drop parked turns first."
+            )
+        pool.resize(nbytes)
+
+    def memory(self) -> DeviceMemory:
+        """Modelled too: there is no device whose own reading could be held against it."""
+        arena, pool = self._arena, self._pool
+        return DeviceMemory(
+            weights_bytes=self._card.weights_bytes,
+            runtime_bytes=self._card.runtime_bytes,
+            arena_bytes=arena.nbytes,
+            block_bytes=arena.block_bytes,
+            blocks_total=arena.blocks,
+            blocks_free=arena.free,
+            host_total_bytes=pool.total_bytes,
+            host_used_bytes=pool.used_bytes,
+            host_unit_bytes=pool.unit,
+            host_asked_bytes=pool.asked_bytes,
+        )
+
+    def warning(self) -> str | None:
+        """While the clock cannot keep the pace that it was given."""
+        return self._clock.shortfall()
+
+    def check_integrity(self) -> None:
+        resident = [turn for turn in self._turns.values() if turn.parked is None]
+        held = sum(turn.blocks for turn in self._turns.values())
+        if held + self._arena.free != self._arena.blocks:
+            raise IntegrityError(f"arena: {held} blocks held + {self._arena.free} free != {self._arena.blocks}")
+        for turn in resident:
+            if turn.blocks != -(-turn.kv_tokens // self.block_size):
+                raise IntegrityError(f"arena: turn {turn.id} holds {turn.blocks} blocks for {turn.kv_tokens} tokens")
+        parked = [turn.parked for turn in self._turns.values() if turn.parked is not None]
+        used = sum(-(-copy.nbytes // self._pool.unit) for copy in parked)
+        if used != self._pool.used or used > self._pool.units:
+            raise IntegrityError(
+                f"host pool: copies need {used} units, {self._pool.used} of {self._pool.units} are used"
+            )
+
+    def shutdown(self) -> None:
+        for turn in list(self._turns):
+            self.close(turn)
