@@ -10,6 +10,8 @@ from enum import StrEnum
 BLOCK_SIZE = 16
 SCALE_BYTES = 4
 ALIGNMENT = 64
+MOST_UNIT_BYTES = 2 << 20
+"""One worker copies and sums a whole unit of the host pool: of larger ones a move has too few for all."""
 
 
 class KVDtype(StrEnum):
@@ -104,3 +106,10 @@ def blocks_for(tokens: int, block_size: int = BLOCK_SIZE) -> int:
 
 def _align(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def unit_of(block_bytes: int) -> int:
+    """A unit of a host pool for blocks of so many bytes: the block, or as many aligned parts of it as keep each within
+    MOST_UNIT_BYTES."""
+    parts = -(-block_bytes // MOST_UNIT_BYTES)
+    return _align(-(-block_bytes // parts))

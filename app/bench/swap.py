@@ -17,10 +17,10 @@ import torch
 
 from app.bench.report import Bench
 from engine.backends.torch.arena import aligned_bytes
-from engine.backends.torch.hostpool import HostPool, Parked, part_of, unit_bytes
+from engine.backends.torch.hostpool import HostPool, Parked, unit_bytes
 from engine.backends.torch.probe import SIZES
 from engine.errors import IntegrityError, Refused
-from engine.geometry import BlockLayout, KVDtype, KVGeometry
+from engine.geometry import BlockLayout, KVDtype, KVGeometry, unit_of
 from engine.stats import quantile
 
 MIB = 1 << 20
@@ -60,7 +60,7 @@ def cases(totals: Sequence[int]) -> list[Case]:
     for total in totals:
         for size in (one for one in SIZES if one <= total * MIB):
             layout = BlockLayout(KVGeometry(size // LAYER_BYTES, 1, 64), KVDtype.FP16)
-            found.append(Case("block-major", layout, part_of(size), total * MIB // size))
+            found.append(Case("block-major", layout, unit_of(size), total * MIB // size))
         for dtype in (KVDtype.FP16, KVDtype.Q8):
             layout = BlockLayout(DEFAULT_MODEL, dtype)
             blocks = total * MIB // layout.nbytes

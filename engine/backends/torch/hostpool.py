@@ -20,12 +20,9 @@ from engine.backends.torch.device_copies import device_copies
 from engine.backends.torch.executor import KV_DTYPES
 from engine.backends.torch.slab import Slab
 from engine.errors import CorruptCopy, IntegrityError, Refused
-from engine.geometry import BlockLayout, KVGeometry
-from engine.kernels.copy import STRIPE
+from engine.geometry import BlockLayout, KVGeometry, unit_of
 
 MAX_WORKERS = 4
-MOST_UNIT_BYTES = 2 << 20
-"""One worker copies and sums a whole unit: of larger ones a move has too few for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +49,7 @@ class _Copy:
 
 def unit_bytes(geometry: KVGeometry, block_size: int) -> int:
     """A unit: one block at the smallest precision, or a part of it."""
-    return part_of(min(BlockLayout(geometry, dtype, block_size).nbytes for dtype in KV_DTYPES))
-
-
-def part_of(block_bytes: int) -> int:
-    """The block, or as many parts of it as keep each within MOST_UNIT_BYTES, in whole stripes."""
-    parts = -(-block_bytes // MOST_UNIT_BYTES)
-    return -(-block_bytes // (parts * STRIPE)) * STRIPE
+    return unit_of(min(BlockLayout(geometry, dtype, block_size).nbytes for dtype in KV_DTYPES))
 
 
 class HostPool:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from engine.backends.hostmem import available_host_bytes, host_pool_limit
 from engine.backends.torch.convert import scratch_bytes
 from engine.backends.torch.copies import Job, Span, merged
-from engine.backends.torch.hostpool import HostPool, Parked, part_of, unit_bytes
+from engine.backends.torch.hostpool import HostPool, Parked, unit_bytes
 from engine.errors import CorruptCopy, IntegrityError, Refused
-from engine.geometry import BlockLayout, KVDtype, KVGeometry
+from engine.geometry import BlockLayout, KVDtype, KVGeometry, unit_of
 
 GEOMETRY = KVGeometry(layers=2, kv_heads=1, head_dim=16)
 HALF = BlockLayout(GEOMETRY, KVDtype.FP16)
@@ -50,7 +50,7 @@ def test_a_unit_is_one_block_at_the_smallest_precision() -> None:
 
 @pytest.mark.parametrize("block", [64, 195_840, 2 << 20, (2 << 20) + 64, 16 << 20, 16_777_280])
 def test_a_large_block_is_a_few_units_that_waste_less_than_a_stripe_each(block: int) -> None:
-    unit = part_of(block)
+    unit = unit_of(block)
     units = -(-block // unit)
     assert unit % 64 == 0
     assert unit <= 2 << 20
@@ -60,7 +60,7 @@ def test_a_large_block_is_a_few_units_that_waste_less_than_a_stripe_each(block: 
 
 def test_blocks_of_several_units_come_back_whole() -> None:
     layout = BlockLayout(KVGeometry(40, 8, 128), KVDtype.FP16)
-    pool = HostPool(10 * layout.nbytes, part_of(layout.nbytes), CPU)
+    pool = HostPool(10 * layout.nbytes, unit_of(layout.nbytes), CPU)
     source = memory(6, layout)
     parked = stored(pool, source, layout, [4, 1, 5])
     target = torch.zeros_like(source)
