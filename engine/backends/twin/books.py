@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from engine.errors import IntegrityError
-from engine.geometry import BlockLayout, KVDtype, KVGeometry
+from engine.geometry import BlockLayout, KVDtype, KVGeometry, unit_of
 
 KV_DTYPES = (KVDtype.FP16, KVDtype.Q8)
 
@@ -57,10 +57,10 @@ class ArenaBook:
 
 
 class PoolBook:
-    """Whole units, one block at the smallest precision each. `asked_bytes`: what the pool was asked to be."""
+    """Whole units (`unit_of` a block at the smallest precision). `asked_bytes`: what the pool was asked to be."""
 
     def __init__(self, nbytes: int, geometry: KVGeometry, block_size: int) -> None:
-        self.unit = min(BlockLayout(geometry, dtype, block_size).nbytes for dtype in KV_DTYPES)
+        self.unit = unit_of(min(BlockLayout(geometry, dtype, block_size).nbytes for dtype in KV_DTYPES))
         self.used = 0
         self.resize(nbytes)
 
