@@ -9,18 +9,27 @@ from engine.turn import Phase, Priority
 from engine.view import TurnView, View
 
 # As in board.py.
-_WAITING, _PAUSED, _FOREGROUND, _BACKGROUND = Phase.WAITING, Phase.PAUSED, Priority.FOREGROUND, Priority.BACKGROUND
+_DECODE, _PREFILL, _WAITING, _PAUSED = Phase.DECODE, Phase.PREFILL, Phase.WAITING, Phase.PAUSED
+_FOREGROUND, _BACKGROUND = Priority.FOREGROUND, Priority.BACKGROUND
 
 
 def quiet_until(view: View, knobs: Knobs, now: float) -> float:
     """The first instant after `now` that a rule compares the clock with while somebody runs, beside those that a
     decision names itself (`Decision.next_at`); infinity: none. Where no slot is free and no foreground turn waits,
     nobody's wait counts, only the dwell of those who may be moved."""
-    running = [t for t in view.turns if t.phase.running]
-    waiting = [t for t in view.turns if (t.phase is _WAITING or t.phase is _PAUSED) and not t.held]
-    asks = knobs.max_running > len(running) or any(t.priority is _FOREGROUND for t in waiting)
-    instants = [t.tier_since + TIER_DWELL_S for t in view.turns if t.blocks and not t.phase.running]
-    if asks:
+    running: list[TurnView] = []
+    waiting: list[TurnView] = []
+    instants: list[float] = []
+    for turn in view.turns:
+        phase = turn.phase
+        if phase is _DECODE or phase is _PREFILL:
+            running.append(turn)
+            continue
+        if turn.blocks:
+            instants.append(turn.tier_since + TIER_DWELL_S)
+        if (phase is _WAITING or phase is _PAUSED) and not turn.held:
+            waiting.append(turn)
+    if knobs.max_running > len(running) or any(turn.priority is _FOREGROUND for turn in waiting):
         instants += _of_waiting(waiting)
         instants += _of_running(running, knobs)
     return min((at for at in instants if at > now), default=math.inf)

@@ -19,6 +19,9 @@ from engine.loop import Loop
 from engine.turn import Phase
 from engine.view import Decision, TurnView, View
 
+# Asked for each turn: a name of the module is found sooner than a member of its class.
+_DECODE, _PREFILL = Phase.DECODE, Phase.PREFILL
+
 LEAST = 2
 """Asking for one boundary costs what deciding there does."""
 
@@ -57,7 +60,7 @@ class Leaper:
         if steps < LEAST:
             return NONE
         view = core.ledger.view(core.evicting)
-        if sum(turn.phase.running for turn in view.turns) > len(rows):
+        if len([t for t in view.turns if t.phase is _DECODE or t.phase is _PREFILL]) > len(rows):
             return NONE
         until = min(due, quiet_until(view, core.knobs, asked_at))
         steps = min(steps, math.ceil((until - now) / self._step_s(rows))) if until < math.inf else steps
@@ -65,7 +68,7 @@ class Leaper:
 
     def _decodes(self, turn: LiveTurn) -> bool:
         """With one token pending. A stop string could end it at any token."""
-        return turn.phase is Phase.DECODE and not turn.request.stop and self._never_ends(turn)
+        return turn.phase is _DECODE and not turn.request.stop and self._never_ends(turn)
 
     def _never_ends(self, turn: LiveTurn) -> bool:
         model = self._core.model
@@ -105,7 +108,7 @@ def grown(view: View, steps: int) -> View | None:
     taken = 0
     turns: list[TurnView] = []
     for turn in view.turns:
-        if steps and turn.phase.running:
+        if steps and (turn.phase is _DECODE or turn.phase is _PREFILL):
             blocks = blocks_for(turn.kv_tokens + steps, size)
             taken += blocks - turn.blocks
             turn = _longer(turn, steps, blocks)

@@ -57,7 +57,7 @@ class Playing:
         self.serving = Serving(session, body, clock, sinks, self._published)
         self._stats = self.serving.core.stats = WholeStats(self._began)
         desk = Desk(self.serving, clock, self._snapshot)
-        self._player = Player(desk, setup.workload, speed=setup.speed, seed=setup.seed, files=files)
+        self._player = Player(desk, setup.workload, speed=setup.speed, seed=setup.seed, files=files, status_every_s=1.0)
 
     def run(self, wait_until: Callable[[float], None], leaper: Leaper | None = None) -> None:
         """As `Driver` has it. Raises Refused when agents wait for what never comes."""
@@ -71,6 +71,7 @@ class Playing:
         driver.run(math.inf if setup.hours is None else began + setup.hours * HOUR_S)
         self._ended_at = self._clock.now()
         self._leapt = driver.leapt
+        self._player.publish(self._ended_at)
         self.serving.end("the time of the run is over")
 
     def done(self, snapshot: Snapshot) -> float:

@@ -34,7 +34,7 @@ BACKOFF_MOST_S = 30.0
 class Player:
     """Drive it from one thread: `advance(now)` does all that is due and says when it wants to be called again;
     `post` may be called from any thread. `now` is any clock in seconds that never runs backwards. `files`: what prompts
-    are cut from, None: the standard library."""
+    are cut from, None: the standard library; `status_every_s`: the status is no older, as long as somebody advances."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Player:
         speed: float = 1.0,
         seed: int = 0,
         files: tuple[Path, ...] | None = None,
+        status_every_s: float = 0.0,
     ) -> None:
         self._control = control
         self._workload = workload
@@ -52,6 +53,8 @@ class Player:
         self._paced: ServedModel | None = None
         self._seed = seed
         self._files = files
+        self._status_every_s = status_every_s
+        self._status_at = float("-inf")
         self._wanted = 0
         self._agents: dict[int, Agent] = {}
         self._members: dict[int, int] = {}
@@ -96,7 +99,8 @@ class Player:
             agent = self._agents.get(timer.agent)
             if agent is not None and agent.epoch == timer.epoch:
                 timer.action(now)
-        self._publish(now)
+        if now - self._status_at >= self._status_every_s:
+            self.publish(now)
         if not self._inbox.empty():
             return now
         return self._timers.next_due
@@ -147,7 +151,7 @@ class Player:
         for agent in list(self._agents.values()):
             self._remove(agent, now)
         self._read_inbox(now)
-        self._publish(now)
+        self.publish(now)
 
     def _read_inbox(self, now: float) -> None:
         waiting = [*self._first, *(self._inbox.get() for _ in range(self._inbox.qsize()))]
@@ -318,7 +322,9 @@ class Player:
         else:
             self._remove(agent, now)
 
-    def _publish(self, now: float) -> None:
+    def publish(self, now: float) -> None:
+        """Make the status that of `now`."""
+        self._status_at = now
         live_s, blocked_s = _sum([self._gone, *(agent.spent(now) for agent in self._agents.values())])
         self.status = SwarmStatus(
             running=self._wanted > 0,
