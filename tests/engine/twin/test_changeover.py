@@ -55,10 +55,8 @@ def host(opened: Opened) -> Iterator[Host]:
 def test_one_call_there_and_one_back_and_each_says_what_happens(host: Host, opened: Opened) -> None:
     real = host.snapshot
     said = host.start_twin("rx9070xt", "tab 1")
-    assert (
-        said
-        == f"The engine stops, and the twin of RX 9070 XT starts in its place. Session {real.session} stays stored."
-    )
+    stored = f"Session {real.session} stays stored."
+    assert said == f"The engine stops, and the twin of RX 9070 XT starts in its place. {stored}"
     twin = host.wait_ready(WAIT_S)
     assert twin.twin
     assert twin.modelled is not None
@@ -70,10 +68,8 @@ def test_one_call_there_and_one_back_and_each_says_what_happens(host: Host, open
     with pytest.raises(Refused, match="the twin runs already"):
         host.start_twin("rx9070xt")
     said = host.leave_twin("tab 2")
-    assert (
-        said
-        == f"The twin stops, and {real.model} on torch starts again. The modelled session {twin.session} stays stored."
-    )
+    stored = f"The modelled session {twin.session} stays stored."
+    assert said == f"The twin stops, and {real.model} on torch starts again. {stored}"
     back = host.wait_ready(WAIT_S)
     assert (back.twin, back.modelled, back.knobs) == (False, None, real.knobs)
     assert [config.backend for config in opened.asked] == ["torch", "twin", "torch"]
