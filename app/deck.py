@@ -8,7 +8,8 @@ from pathlib import Path
 
 from app.buttons import MeasuringButtons, SwarmButtons, TourButtons
 from app.measuring import Measuring
-from engine.control import Control
+from engine.clock import Forward
+from engine.control import Control, TwinControl
 from engine.errors import Refused
 from engine.events import Event, Interval
 from engine.host import Host, HostConfig
@@ -58,6 +59,8 @@ class Deck:
             agents=self._config.agents,
             speed=self._config.speed,
             seed=self._config.seed,
+            clock=Forward(lambda: self._host.now),
+            real_s=self._host.real_s,
             note=self._note,
         )
         self._measuring = Measuring(self._host, self._swarm)
@@ -102,6 +105,10 @@ class Deck:
 
     @property
     def control(self) -> Control:
+        return self._host
+
+    @property
+    def twin(self) -> TwinControl:
         return self._host
 
     @property

@@ -66,6 +66,8 @@ class Measuring:
             snapshot = self._control.snapshot
             if not snapshot.state.serving:
                 raise Refused("the engine does not run; start it, then measure")
+            if snapshot.twin:
+                raise Refused("the engine is a twin, whose figures are a card's already; go back to the real one first")
             self._cancelled.clear()
             self._state = CalibrationState(running=True, note="stopping the swarm")
             self._thread = threading.Thread(

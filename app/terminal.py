@@ -17,7 +17,7 @@ from engine.snapshot import HostState, Snapshot
 from engine.turn import Priority
 from engine.words import counted, percent
 from panels.figures import tiles
-from panels.scale import Scale
+from panels.scale import scale_for
 from panels.units import seconds as duration
 from panels.units import size
 
@@ -96,7 +96,7 @@ def line(snapshot: Snapshot) -> str:
         stage = f" {startup.stage}: {startup.note}" if startup else ""
         share = f" {percent(startup.fraction)}" if startup and startup.fraction is not None else ""
         return f"{snapshot.state}{stage}{share}"
-    figures = {tile.key: f"{tile.label.lower()} {tile.value}" for tile in tiles(snapshot, Scale(snapshot.card))}
+    figures = {tile.key: f"{tile.label.lower()} {tile.value}" for tile in tiles(snapshot, scale_for(snapshot, None))}
     state = [] if snapshot.state == HostState.RUNNING else [str(snapshot.state)]
     return ", ".join([*state, *(figures[k] for k in ("turns", "decode", "headroom", "paused_fit", "swapped"))])
 
@@ -105,7 +105,7 @@ def screen(snapshot: Snapshot) -> RenderableType:
     """Figures and turns, as the page has them."""
     if snapshot.bands is None:
         return Text(line(snapshot))
-    scale = Scale(snapshot.card)
+    scale = scale_for(snapshot, None)
     figures = Table.grid(padding=(0, 3))
     shown = tiles(snapshot, scale)
     for half in (shown[:5], shown[5:]):
@@ -131,7 +131,7 @@ def summary(snapshot: Snapshot, session: str, troubles: Sequence[str] = ()) -> R
     if snapshot.bands is None:
         return Group(Text("Stopped before the engine was ready."), *map(Text, troubles))
     table = Table("figure", "value", "", title=f"{snapshot.model}, session {snapshot.session}", title_justify="left")
-    for tile in tiles(snapshot, Scale(snapshot.card)):
+    for tile in tiles(snapshot, scale_for(snapshot, None)):
         table.add_row(tile.label, tile.value, tile.sub)
     csv = [f"CSV: parkdeck export --session {session}"] if session else []
     return Group(table, *map(Text, (*troubles, *csv)))

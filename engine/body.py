@@ -10,6 +10,7 @@ from engine.clock import EngineClock
 from engine.costs import Costs
 from engine.errors import Refused
 from engine.geometry import KVDtype
+from engine.live_card import LiveCard
 from engine.models.loaded import ServedModel
 from engine.snapshot import CardScale, Startup
 from engine.turn import AVERAGE_TURN_TOKENS
@@ -48,13 +49,15 @@ class BodyConfig:
 @dataclass(frozen=True, slots=True)
 class Body:
     """A backend ready to step, its model, its measured costs, the card scale that its arena stands for (None: no
-    scaling, the device is the card), and the clock that it goes by (None: the machine's)."""
+    scaling, the device is the card), the clock that it goes by (None: the machine's), and what of a modelled card can
+    be changed while it runs."""
 
     backend: Backend
     model: ServedModel | None
     costs: Costs
     card: CardScale | None
     clock: EngineClock | None = None
+    live_card: LiveCard | None = None
 
 
 OpenBody = Callable[[BodyConfig, Report], Body]
@@ -146,4 +149,5 @@ def _open_twin(config: BodyConfig) -> Body:
     card = load_card(config.card)
     clock = PacedClock(config.twin.pace)
     backend = twin_backend(card, config.twin, clock, config.kv_dtype, config.host_bytes)
-    return Body(backend, modelled_model(card, backend), measure_costs(backend), None, clock)
+    live = LiveCard(card, backend, clock)
+    return Body(backend, modelled_model(card, backend), measure_costs(backend), None, clock, live)

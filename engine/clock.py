@@ -1,5 +1,6 @@
 """The engine's two clocks: a monotonic one for decisions and durations, and epoch seconds derived from it."""
 
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -33,6 +34,22 @@ class EngineClock:
 
     def follow(self) -> None:
         """Real time has passed with nothing to do: a clock that keeps to its pace catches up with it."""
+
+
+class Forward:
+    """A clock over another one that may be set back, as an engine's own is when another engine takes its place: then it
+    goes on from where it stood. For one thread."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._ahead = 0.0
+        self._last = -math.inf
+
+    def __call__(self) -> float:
+        now = self._now()
+        self._ahead = max(self._ahead, self._last - now)
+        self._last = now + self._ahead
+        return self._last
 
 
 def iso_utc(epoch: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import TypeVar
 
 from engine.calibration.probes import Probe
+from engine.card_command import set_card
 from engine.control import Listener, Unblock
 from engine.core import Core
 from engine.detail import detail_of
@@ -21,7 +22,7 @@ from engine.policies import policies
 from engine.pool import host_copies, resize
 from engine.precision import check_switch, switch
 from engine.preview import Preview, Sizes, previewed
-from engine.snapshot import TurnDetail
+from engine.snapshot import ModelledCard, TurnDetail
 from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
 from engine.view import Reason
 from engine.words import counted, mib
@@ -197,6 +198,9 @@ class Commands:
                     at=done,
                 )
         return new
+
+    def set_card(self, changes: Mapping[str, object], author: str) -> ModelledCard:
+        return set_card(self._core, changes, author)
 
     def preview(self, changes: Mapping[str, object]) -> Preview:
         """What `set_knobs` with these `changes` would do at this boundary; nothing moves."""

@@ -14,7 +14,7 @@ from engine.events import Event, EventKind, Interval, MoveCost
 from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
 from engine.preview import Preview
-from engine.snapshot import Sample, Snapshot, TurnDetail
+from engine.snapshot import ModelledCard, Sample, Snapshot, TurnDetail
 from engine.turn import TurnId, TurnRequest, TurnUpdate
 
 T = TypeVar("T")
@@ -44,6 +44,25 @@ class Sink(Protocol):
     @property
     def behind(self) -> int:
         """Records taken and not yet stored."""
+        ...
+
+
+class TwinControl(Protocol):
+    """A modelled card in the engine's place. `author` as in Control. The first two return at once, with the sentence on
+    what happens; recorded data stays."""
+
+    def start_twin(self, card: str, author: str = "api") -> str:
+        """Stop the engine (turns fail with a sentence) and start the twin of this card, by its id, with the card's own
+        knobs. Raises Refused, and nothing ends, for a card that is not there or that no twin can run."""
+        ...
+
+    def leave_twin(self, author: str = "api") -> str:
+        """Stop the twin and start what ran before it, as the operator left that. Raises Refused without a twin."""
+        ...
+
+    def set_card(self, changes: Mapping[str, object], author: str = "api") -> "Future[ModelledCard]":
+        """Change figures of the running twin's card, by the names in ModelledCard.own and in its units, `overlap` and
+        `pace`. Validated as a whole; each changed one becomes one event, all at one instant."""
         ...
 
 

@@ -17,6 +17,7 @@ from engine.event_log import EventLog
 from engine.events import Event, EventKind, Interval, MoveCost
 from engine.knobs import Knobs
 from engine.ledger import Ledger, LiveTurn
+from engine.live_card import LiveCard
 from engine.models.loaded import ServedModel
 from engine.snapshot import Counters
 from engine.stats import Stats
@@ -31,7 +32,8 @@ COST_WEIGHT = 0.2
 
 class Core:
     """`on_event` takes each event as it happens (the recorder's copy). `step`: steps taken so far. `evicting`: the
-    governor's hysteresis state, between two boundaries. `converted`: the last switch of precision, None before one."""
+    governor's hysteresis state, between two boundaries. `converted`: the last switch of precision, None before one.
+    `live_card`: of a twin that a host runs."""
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class Core:
         self.step = 0
         self.evicting = False
         self.converted: Converted | None = None
+        self.live_card: LiveCard | None = None
         self.events = EventLog()
         self.moves: deque[MoveCost] = deque(maxlen=MOVES_KEPT)
         self._on_event = on_event
@@ -248,7 +251,9 @@ def core_over(
     pool = body.backend.memory().host_total_bytes
     knobs = dataclasses.replace(knobs, kv_dtype=body.backend.kv_dtype, host_pool_bytes=pool)
     ledger = Ledger(clock, body.backend, on_interval, knobs, body.card.factor if body.card else 1.0)
-    return Core(clock, body.backend, body.model, ledger, body.costs, on_event)
+    core = Core(clock, body.backend, body.model, ledger, body.costs, on_event)
+    core.live_card = body.live_card
+    return core
 
 
 def _blend(rate: float, moved: Moved) -> float:

@@ -7,7 +7,7 @@ from engine.events import Event, EventKind
 
 EVENTS_KEPT = 500
 CHANGES_KEPT = 64
-CHANGES = frozenset({EventKind.KNOB, EventKind.SWARM})
+CHANGES = frozenset({EventKind.KNOB, EventKind.CARD, EventKind.SWARM})
 
 
 class EventLog:

@@ -9,6 +9,7 @@ from engine.turn import Phase, Priority, Tier, TurnId
 
 class EventKind(StrEnum):
     KNOB = "knob"
+    CARD = "card"
     SUBMIT = "submit"
     PREEMPT = "preempt"
     RESUME = "resume"
@@ -31,8 +32,8 @@ class EventKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Event:
     """`at`: engine clock, seconds; `utc`: epoch seconds; `step`: the step at whose boundary it took effect; `author`:
-    governor, engine, or who asked ('tab 1', cli, api, swarm, schedule, bench). `name`, `old`, `new`: a knob and its
-    values. `seconds`: how long it took; `nbytes`: bytes moved."""
+    governor, engine, or who asked ('tab 1', cli, api, swarm, schedule, bench). `name`, `old`, `new`: a knob, or a
+    figure of a modelled card, and its values. `seconds`: how long it took; `nbytes`: bytes moved."""
 
     at: float
     utc: float

@@ -16,6 +16,7 @@ from typing import TypeVar
 from engine.asked import check_request, check_turn, check_unblock
 from engine.body import BodyConfig, OpenBody, chosen_backend, open_body
 from engine.calibration.probes import Probe
+from engine.changeover import as_left, checked_card, real_config
 from engine.clock import EngineClock
 from engine.commands import Commands
 from engine.control import Listener, Sink, Unblock
@@ -26,9 +27,10 @@ from engine.models.loaded import ServedModel
 from engine.models.resolve import check_choice
 from engine.preview import Preview
 from engine.run import HostConfig, Run, blank_snapshot
-from engine.snapshot import HostState, Sample, Snapshot, TurnDetail
+from engine.snapshot import HostState, ModelledCard, Sample, Snapshot, TurnDetail
 from engine.thinning import after
 from engine.turn import TurnId, TurnRequest
+from engine.twin.live import live_config
 
 __all__ = ["Host", "HostConfig"]
 
@@ -36,8 +38,8 @@ T = TypeVar("T")
 
 
 class Host:
-    """Implements engine.control.Control. `start` returns at once; the snapshot shows the progress. One engine thread
-    at a time; a restart waits for the old one to end."""
+    """Implements engine.control.Control and TwinControl. `start` returns at once; the snapshot shows the progress. One
+    engine thread at a time; a restart waits for the old one to end."""
 
     def __init__(
         self,
@@ -57,7 +59,9 @@ class Host:
         # A turn's number is not given again by a later engine: who still knows it would reach another's turn.
         self._numbers = count(1)
         self._ready: tuple[BodyConfig, str] | None = None
-        self._snapshot = self._blank(HostState.STOPPED, self._new_session())
+        self._left: HostConfig | None = None
+        self._left_named = "the real engine"
+        self._snapshot = self._blank(HostState.STOPPED, self._new_session(self._first))
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -82,9 +86,13 @@ class Host:
         if backend is not None:
             chosen_backend(backend)
         with self._lifecycle:
-            old = self._run
             knobs = self._snapshot.knobs
             ran = self._ready[0] if self._ready else self._config.body
+            twin = (ran.backend if backend is None else backend) == "twin"
+            if twin != (self._config.body.backend == "twin"):
+                # A card's knobs and sizes are none of a real engine's, nor the other way round.
+                self._replace(live_config(ran.card) if twin else real_config(self._left, model, backend), author)
+                return
             body = replace(
                 ran,
                 model=ran.model if model is None else model,
@@ -93,11 +101,42 @@ class Host:
             )
             same = self._ready is not None and not _differ(ran, body)
             body = replace(body, host_bytes=knobs.host_pool_bytes if same else self._first.host_bytes)
-            self._config = replace(self._config, body=body, knobs=knobs)
-            if old is not None:
-                old.stopping.set()
-                old.wake()
-            self._begin(body, after=old, author=author)
+            self._begin_after(replace(self._config, body=body, knobs=knobs), author)
+
+    def start_twin(self, card: str, author: str = "api") -> str:
+        name, config = checked_card(card), live_config(card)
+        with self._lifecycle:
+            if self._config.body.backend == "twin":
+                raise Refused("the twin runs already; change its card, or go back to the real engine first")
+            ran = self._snapshot.session if self._snapshot.bands is not None else ""
+            self._replace(config, author)
+        stored = f" Session {ran} stays stored." if ran else ""
+        return f"The engine stops, and the twin of {name} starts in its place.{stored}"
+
+    def leave_twin(self, author: str = "api") -> str:
+        with self._lifecycle:
+            if self._config.body.backend != "twin":
+                raise Refused("no twin runs; this is the real engine")
+            ran = self._snapshot.session if self._snapshot.bands is not None else ""
+            self._replace(real_config(self._left), author)
+        stored = f" The modelled session {ran} stays stored." if ran else ""
+        return f"The twin stops, and {self._left_named} starts again.{stored}"
+
+    def _replace(self, config: HostConfig, author: str) -> None:
+        """A twin for the real engine, which is kept as it was left, or the other way round. The lock is held."""
+        if config.body.backend == "twin":
+            came_up = self._ready is not None and self._ready[0] == self._config.body
+            self._left = as_left(self._config, self._snapshot.knobs, came_up)
+            self._left_named = f"{self._snapshot.model} on {self._snapshot.backend}"
+        self._begin_after(config, author)
+
+    def _begin_after(self, config: HostConfig, author: str) -> None:
+        """Once the engine that runs has ended. The lock is held."""
+        self._config, old = config, self._run
+        if old is not None:
+            old.stopping.set()
+            old.wake()
+        self._begin(config.body, after=old, author=author)
 
     def wait_ready(self, timeout: float = 600.0) -> Snapshot:
         """Block until the engine runs. Raises Refused with the engine's own sentence if it failed or took longer."""
@@ -113,7 +152,7 @@ class Host:
             time.sleep(0.02)
 
     def _begin(self, body: BodyConfig, after: "Run | None" = None, author: str = "engine") -> None:
-        session = self._new_session()
+        session = self._new_session(body)
         config = replace(self._config, body=body)
         self._snapshot = self._blank(HostState.STARTING, session)
         self._run = Run(
@@ -131,10 +170,11 @@ class Host:
             snapshot = replace(snapshot, ran_before=self._ready[1])
         self._snapshot = snapshot
 
-    def _new_session(self) -> str:
+    def _new_session(self, body: BodyConfig) -> str:
         self._runs += 1
+        modelled = "-modelled" if body.backend == "twin" else ""
         started = datetime.fromtimestamp(self._clock.utc(self._clock.now()), UTC)
-        return f"{started:%Y%m%dT%H%M%S}Z-{started.microsecond // 1000:03d}-{self._runs}"
+        return f"{started:%Y%m%dT%H%M%S}Z-{started.microsecond // 1000:03d}-{self._runs}{modelled}"
 
     def _blank(self, state: HostState, session: str) -> Snapshot:
         return blank_snapshot(state, session, self._clock, self._config)
@@ -149,6 +189,11 @@ class Host:
     def now(self) -> float:
         run = self._run
         return self._clock.now() if run is None else run.clock.now()
+
+    def real_s(self, seconds: float) -> float:
+        """Real seconds in which `seconds` of the engine's clock pass."""
+        run = self._run
+        return seconds if run is None else run.clock.real_s(seconds)
 
     @property
     def model(self) -> ServedModel | None:
@@ -194,6 +239,10 @@ class Host:
     def set_knobs(self, changes: Mapping[str, object], author: str = "api") -> "Future[Knobs]":
         wanted = dict(changes)
         return self._ask(lambda c: c.set_knobs(wanted, author))
+
+    def set_card(self, changes: Mapping[str, object], author: str = "api") -> "Future[ModelledCard]":
+        wanted = dict(changes)
+        return self._ask(lambda c: c.set_card(wanted, author))
 
     def preview(self, changes: Mapping[str, object]) -> "Future[Preview]":
         wanted = dict(changes)

@@ -70,6 +70,7 @@ class Publisher:
             bands=bands,
             memory=memory,
             card=self._card,
+            modelled=core.live_card.state() if core.live_card else None,
             counters=core.counters,
             rates=rates,
             costs=core.costs,

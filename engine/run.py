@@ -228,11 +228,16 @@ def blank_snapshot(state: HostState, session: str, clock: EngineClock, config: H
         at=at,
         utc=clock.utc(at),
         step=0,
-        model=config.body.model or "default model",
+        model=_named(config.body),
         backend=config.body.backend,
         knobs=config.knobs,
         policies=tuple(sorted(policies())),
     )
+
+
+def _named(body: BodyConfig) -> str:
+    """What is not open yet."""
+    return f"modelled: card {body.card}" if body.backend == "twin" else body.model or "default model"
 
 
 def _answer(asked: _Asked, commands: Commands) -> None:

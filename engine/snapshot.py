@@ -140,6 +140,26 @@ class CardScale:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelledCard:
+    """The card that a twin runs. `own`: its profile's figures that can be changed while it runs, by their names in
+    engine/cards/fields.py, in bytes, seconds, and these per second; `now`: as they are in force, in the same order.
+    `pace`: modelled seconds for each real one, infinite for as fast as it goes; `kept`: what was kept lately."""
+
+    id: str
+    name: str
+    own: tuple[tuple[str, float], ...]
+    now: tuple[tuple[str, float], ...]
+    overlap: bool
+    pace: float
+    kept: float | None = None
+
+    @property
+    def changed(self) -> dict[str, float]:
+        """The card's own values of figures that are others now."""
+        return {name: own for (name, own), (_, now) in zip(self.own, self.now, strict=True) if own != now}
+
+
+@dataclass(frozen=True, slots=True)
 class Counters:
     """Sums since the start; none ever falls."""
 
@@ -203,6 +223,7 @@ class Sample:
 class Snapshot:
     """`at`: engine clock (monotonic s); `utc`: epoch seconds of the same instant on the engine's own wall clock, which
     never runs backwards. `paused_fit`: how many average paused turns still fit, at the present precision and by dtype.
+    `modelled`: of a running twin; one that does not run has `twin` True alone.
     `error`: why the engine failed, one sentence; `ran_before`: the model that a restart goes back to, while another one
     starts or has failed to."""
 
@@ -219,6 +240,7 @@ class Snapshot:
     bands: Bands | None = None
     memory: DeviceMemory | None = None
     card: CardScale | None = None
+    modelled: ModelledCard | None = None
     counters: Counters = field(default_factory=Counters)
     rates: Rates = field(default_factory=Rates)
     costs: Costs | None = None
@@ -234,3 +256,8 @@ class Snapshot:
     warning: str | None = None
     recorder_behind: int = 0
     ran_before: str | None = None
+
+    @property
+    def twin(self) -> bool:
+        """All its figures are modelled."""
+        return self.backend == "twin"

@@ -42,7 +42,8 @@ KEYS = (
     ("?", "these keys"),
 )
 TOP_HTML = f"""<header class="top">
-<div class="named"><h3>Live</h3><span class="badge"></span><span class="line"></span>
+<div class="named"><h3>Live</h3><span class="badge state"></span>
+<span class="badge modelled" hidden>modelled</span><span class="line"></span>
 <div class="tools" role="toolbar" aria-label="Refresh and keys"><span class="fresh" role="status"></span>
 <button class="again" type="button" aria-label="Refresh now" hidden>Refresh</button>
 <button class="pause" type="button" aria-label="Pause the refresh">Pause</button>

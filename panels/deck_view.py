@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from engine.control import Control
+from engine.control import Control, TwinControl
 from engine.snapshot import CardScale
 from engine.telemetry.hardware import HardwareSample
 from engine.workload.tour.state import TourState
@@ -81,6 +81,8 @@ class DeckView(Protocol):
 
     @property
     def control(self) -> Control: ...
+    @property
+    def twin(self) -> TwinControl: ...
     @property
     def swarm(self) -> SwarmControl: ...
     @property

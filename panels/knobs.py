@@ -204,7 +204,8 @@ def _widget(control: Control, snapshot: Snapshot, name: str, make: Callable[...,
     shown = None if name == "host_pool_bytes" and not value and snapshot.bands is None else knob.to_widget(value)
     if shown is None:
         options["placeholder"] = MISSING
-    make(knob.label, value=shown, key=key, help=knob.hint, on_change=send, args=(control, name), **options)
+    label = knob.label.replace(" of this machine", ", modelled") if snapshot.twin else knob.label
+    make(label, value=shown, key=key, help=knob.hint, on_change=send, args=(control, name), **options)
     _mark(control, snapshot, name)
 
 

@@ -28,6 +28,8 @@ def why_none(snapshot: Snapshot | None) -> str | None:
     """One sentence where nothing is measured now; None where the session has figures."""
     if snapshot is None:
         return NO_ENGINE
+    if snapshot.twin:
+        return "n/a: a twin runs, whose figures are modelled; go back to the real engine on the Live page."
     if snapshot.bands is not None:
         return None
     match snapshot.state:
@@ -78,7 +80,7 @@ def render(plan: Plan, deck: DeckView | None, theme: ThemeName) -> None:
 @st.fragment(key=KEY)
 def _refreshed(plan: Plan, deck: DeckView | None, theme: ThemeName) -> None:
     snapshot = deck.control.snapshot if deck else None
-    if snapshot is None or snapshot.bands is None:
+    if snapshot is None or snapshot.bands is None or snapshot.twin:
         st.caption(why_none(snapshot) or MISSING)
         return
     table = {

@@ -41,8 +41,8 @@ class Here:
 
 
 def here(snapshot: Snapshot | None) -> Here | None:
-    """None until the engine has measured what a move costs."""
-    if snapshot is None or snapshot.costs is None or snapshot.bytes_per_token <= 0:
+    """None until the engine has measured what a move costs; a twin measures nothing."""
+    if snapshot is None or snapshot.twin or snapshot.costs is None or snapshot.bytes_per_token <= 0:
         return None
     costs = snapshot.costs
     rates = (costs.swap_out_bytes_per_s, costs.swap_in_bytes_per_s, costs.prefill_tokens_per_s)

@@ -36,12 +36,14 @@ LONGEST_NAME = 40
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`card`: what the modelled lines are called. `points`: None where no engine runs."""
+    """`card`: what the modelled lines are called. `points`: None where no engine runs, or a twin, whose
+    moves are not measured."""
 
     listed: Prices
     card: str
     here: Here | None
     points: Points | None
+    twin: bool = False
 
 
 def contexts(low: int, high: int) -> list[int]:
@@ -104,6 +106,8 @@ def same_lines(listed: Prices, now: Here, at: Sequence[int]) -> bool:
 def sentence(session: Session) -> str:
     """What the points are, in words."""
     found = session.points
+    if session.twin:
+        return "A twin runs: its moves are modelled, so nothing is measured beside the lines."
     if found is None:
         return "No engine runs: the lines are modelled, nothing is measured beside them."
     now = session.here
@@ -122,9 +126,11 @@ def sentence(session: Session) -> str:
 
 @st.fragment(key=KEY)
 def render(deck: DeckView | None, listed: Prices, card: str, theme: ThemeName) -> None:
-    found = points(deck.control.moves()) if deck else None
-    session = Session(listed, card, prices_here.of_deck(deck), found)
-    of_session = f"session {deck.recorded()}, measured" if deck and deck.recorded() else "nothing measured"
+    twin = deck is not None and deck.control.snapshot.twin
+    found = points(deck.control.moves()) if deck and not twin else None
+    session = Session(listed, card, prices_here.of_deck(deck), found, twin)
+    measured = deck is not None and deck.recorded() and not twin
+    of_session = f"session {deck.recorded()}, measured" if deck and measured else "nothing measured"
     files = chart.files("prices", "context", card, "Prices over context", f"{source(listed, card)} · {of_session}")
     components.live_plot(spec(session, theme) | files, key="prices_session")
     st.caption(sentence(session))

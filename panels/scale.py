@@ -1,4 +1,5 @@
-"""The unit switch: bytes as they are on this machine, or at the scale of the card that the engine stands in for."""
+"""The unit switch: bytes as they are on this machine, or at the scale of the card that the engine stands in for. A twin
+has one unit alone: the bytes of the card that it models."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -6,7 +7,7 @@ from typing import Literal, NamedTuple
 from engine.snapshot import Bands, BandTurns, CardScale, Snapshot
 from panels.units import GIB, axis_unit, size_in
 
-ScaleName = Literal["card scale", "this machine"]
+ScaleName = Literal["card scale", "this machine", "modelled"]
 SCALES: tuple[ScaleName, ...] = ("card scale", "this machine")
 
 
@@ -36,9 +37,10 @@ class Stack(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """`card` None: this machine's bytes, factor 1."""
+    """`card` None: this machine's bytes, factor 1. `modelled`: the name of the card that a twin models."""
 
     card: CardScale | None
+    modelled: str | None = None
 
     @property
     def factor(self) -> float:
@@ -46,15 +48,19 @@ class Scale:
 
     @property
     def name(self) -> ScaleName:
-        return "card scale" if self.card else "this machine"
+        return "modelled" if self.modelled else "card scale" if self.card else "this machine"
 
     @property
     def short(self) -> str:
+        if self.modelled:
+            return f"modelled bytes of {self.modelled}"
         return f"card scale × {self.card.factor:.1f}" if self.card else "this machine's bytes"
 
     @property
     def label(self) -> str:
         """How the figures came about, for captions."""
+        if self.modelled:
+            return f"modelled, nothing measured: profile of {self.modelled}"
         if self.card is None:
             return "this machine, measured"
         return f"KV measured × {self.card.factor:.1f}; weights, runtime, ceiling: profile of {self.card.card}"
@@ -90,8 +96,10 @@ class Scale:
 
 def scale_for(snapshot: Snapshot, name: ScaleName | None) -> Scale:
     """The scale that the switch asks for; this machine where no card is stood in for."""
+    if snapshot.twin:
+        return Scale(None, snapshot.modelled.name if snapshot.modelled else "the card")
     return Scale(None if name == "this machine" else snapshot.card)
 
 
 def has_card(snapshot: Snapshot) -> bool:
-    return snapshot.card is not None
+    return snapshot.card is not None and not snapshot.twin

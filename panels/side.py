@@ -29,6 +29,7 @@ EMPTY = {
 QUIET = frozenset({EventKind.SUBMIT, EventKind.FINISH, EventKind.BLOCK, EventKind.UNBLOCK})
 TONES = {
     EventKind.KNOB: "knob",
+    EventKind.CARD: "knob",
     EventKind.PREEMPT: "pause",
     EventKind.PAUSE: "pause",
     EventKind.SWAP_OUT: "swap",
@@ -107,7 +108,7 @@ def _row(event: Event, scale: Scale) -> dict[str, Any]:
         "text": f"failed: {event.text}" if event.kind is EventKind.FAIL else event.text,
         "note": ", ".join(filter(None, (_moved(event, scale), _by(event)))),
         "tone": TONES.get(event.kind, "plain"),
-        "detail": _detail(event),
+        "detail": _detail(event, scale),
         "members": [],
     }
 
@@ -148,10 +149,10 @@ def _moved(event: Event, scale: Scale) -> str:
     return ", ".join(figure.replace(" ", "\u00a0") for figure in said)
 
 
-def _detail(event: Event) -> str:
+def _detail(event: Event, scale: Scale) -> str:
     parts = [f"{event.kind}, step {event.step}, by {event.author}"]
     if event.nbytes is not None:
-        parts.append(f"{size(event.nbytes)} of this machine")
+        parts.append(f"{size(event.nbytes)} {'of the card' if scale.modelled else 'of this machine'}")
     if event.seconds is not None:
         parts.append(seconds(event.seconds))
     return ", ".join(parts)

@@ -90,7 +90,10 @@ def spec(data: StackData, theme: ThemeName) -> dict[str, Any]:
 
 
 def render(data: StackData, theme: ThemeName, *, key: str = "vram_stack") -> None:
-    files = chart.files("live", "stack", data.session, "VRAM stack over time and now", f"session {data.session}")
+    modelled = data.scale.modelled
+    heading = f"VRAM stack over time and now{', modelled' if modelled else ''}"
+    source = f"session {data.session}{f', {data.scale.label}' if modelled else ''}"
+    files = chart.files("live", "stack", data.session, heading, source)
     components.live_plot(spec(data, theme) | files, key=key)
 
 

@@ -6,8 +6,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from engine.cards.fields import FIELDS
 from engine.events import Event, EventKind
 from engine.knobs import LABELS, figure
+from engine.live_card import pace_word
 from panels.marks import axis, grounds
 from panels.palette import Palette
 from panels.scale import Scale, Stack
@@ -19,17 +21,20 @@ NARROW = 700
 BESIDE_BUTTONS, BESIDE_BUTTONS_NARROW = 78, 62
 """How many characters fit beside the buttons of a chart that is NARROW pixels wide, and in a window of 1280 pixels."""
 MAX_MARKS = 12
+MARKED = (EventKind.KNOB, EventKind.CARD)
 LETTER = 0.014
 """The share of the plot that a letter of a mark's label takes in a window of 1280 pixels."""
 
 
 def marks(events: Sequence[Event], first: float, last: float, colours: Palette) -> dict[str, list[dict[str, Any]]]:
-    """A dotted line for each knob change in the window, with its label above the plot; one whose label would touch
-    the last one is a tick inside, and its words are left to the hover text."""
+    """A dotted line for each change of a knob or a modelled card in the window, with its label above the plot; one
+    whose label would touch the last one is a tick inside, and its words are left to the hover text."""
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     clear_from = -math.inf
-    for event in [e for e in events if e.kind == EventKind.KNOB and first <= e.utc <= last][-MAX_MARKS:]:
+    for event in [e for e in events if e.kind in MARKED and first <= e.utc <= last][
+        -MAX_MARKS:
+    ]:
         label = mark_label(event)
         half = (last - first) * LETTER * (len(label) + 1) / 2
         roomy = event.utc - half >= clear_from
@@ -62,8 +67,10 @@ def marks(events: Sequence[Event], first: float, last: float, colours: Palette) 
 
 
 def mark_label(event: Event) -> str:
-    """A knob change in a word or two."""
+    """A change of a knob or of a modelled card in a word or two."""
     value = event.new or ""
+    if event.kind is EventKind.CARD:
+        return _card_label(event.name or "", value)
     match event.name:
         case "kv_dtype" | "policy":
             return value
@@ -77,6 +84,13 @@ def mark_label(event: Event) -> str:
             return f"chunk {int(value):,}"
         case _:
             return LABELS.get(event.name or "", "").lower()
+
+
+def _card_label(name: str, value: str) -> str:
+    if name == "pace":
+        return pace_word(float(value))
+    field = FIELDS.get(name)
+    return field.label.lower() if field else f"{name} {'on' if value == 'True' else 'off'}"
 
 
 def provenance(scale: Scale, colours: Palette, characters: int) -> dict[str, Any]:
@@ -97,7 +111,7 @@ def provenance(scale: Scale, colours: Palette, characters: int) -> dict[str, Any
 
 
 def axis_title(unit: int, scale: Scale) -> str:
-    return f"{unit_name(unit)} at card scale" if scale.card else f"{unit_name(unit)}, this machine"
+    return f"{unit_name(unit)} at card scale" if scale.card else f"{unit_name(unit)}, {scale.name}"
 
 
 def legend(size: float) -> dict[str, Any]:

@@ -24,13 +24,19 @@ TONES = {
 
 
 def age_s(snapshot: Snapshot, now: float) -> float | None:
-    """How old the figures are at `now`, engine clock: the wall clock may be set meanwhile. None: there are none yet."""
-    return None if snapshot.state == HostState.STARTING else round(max(0.0, now - snapshot.at), 1)
+    """How old the figures are at `now`, engine clock, in real seconds: the wall clock may be set meanwhile. None: there
+    are none yet."""
+    if snapshot.state == HostState.STARTING:
+        return None
+    # At any pace but real time what is a second to the twin is none to who reads this.
+    pace = snapshot.modelled.pace if snapshot.modelled else 1.0
+    return round(max(0.0, now - snapshot.at) / pace, 1)
 
 
 def line(snapshot: Snapshot) -> str:
     runs = snapshot.bands is not None
-    parts = [f"{snapshot.model} on {snapshot.backend}", f"step {snapshot.step:,}" if runs else f"step {MISSING}"]
+    where = f"the twin of {snapshot.modelled.name}" if snapshot.modelled else snapshot.backend
+    parts = [f"{snapshot.model} on {where}", f"step {snapshot.step:,}" if runs else f"step {MISSING}"]
     if snapshot.recorder_behind > 1000:
         parts.append(f"recorder {snapshot.recorder_behind:,} rows behind")
     return " · ".join(parts)
@@ -39,6 +45,8 @@ def line(snapshot: Snapshot) -> str:
 def units(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     """The unit switch: value, text and hint; the card's scale only where this engine stands in for a card."""
     here = ("machine", "this machine", "Bytes as they are here.")
+    if snapshot.twin:
+        return [("machine", "the card", "Bytes of the modelled card.")]
     if not has_card(snapshot):
         return [here]
     scale = Scale(snapshot.card)
@@ -50,6 +58,7 @@ def shown(snapshot: Snapshot, state: PageState, problem: str | None, now: float)
     return {
         "state": snapshot.state.value,
         "tone": TONES[snapshot.state],
+        "modelled": snapshot.twin,
         "line": line(snapshot),
         "warning": problem or "",
         "age_s": age_s(snapshot, now),

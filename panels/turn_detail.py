@@ -75,6 +75,7 @@ def pane(opened: Opened, scale: Scale, model: ServedModel | None) -> dict[str, A
     if detail is None:
         return {"id": opened.turn, "title": f"turn {opened.turn}", "over": opened.over or "Asking the engine."}
     row = detail.row
+    passed = "by the modelled clock" if scale.modelled else "on this machine"
     return {
         "id": opened.turn,
         "title": f"{row.agent} · turn {row.id}",
@@ -84,7 +85,7 @@ def pane(opened: Opened, scale: Scale, model: ServedModel | None) -> dict[str, A
         "facts": facts(detail, scale),
         "costs": costs(detail, scale),
         "spans": [_span(span) for span in detail.spans],
-        "note": f"Bytes: {scale.short}. Times as they passed on this machine.",
+        "note": f"Bytes: {scale.short}. Times as they passed {passed}.",
         "prompt": _end_of(detail.prompt_end, detail.prompt_tokens, model, PROMPT_CHARACTERS),
         "text": _end_of(detail.text_end, detail.text_tokens, model, TEXT_CHARACTERS),
         "no_text": "" if model else "n/a: this engine has no tokenizer",

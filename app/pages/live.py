@@ -27,6 +27,7 @@ from panels import (
     top,
     tour,
     turns,
+    twin_box,
 )
 from panels.deck_view import DeckView
 from panels.page_state import PageState
@@ -35,6 +36,7 @@ from panels.scale import scale_for
 from panels.whole import whole
 
 HELD = "held_reading"
+OF_TWIN = "drawn_of_twin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,11 @@ class Reading:
 
 def page(deck: DeckView) -> None:
     state = page_state.adopt()
+    st.session_state[OF_TWIN] = deck.control.snapshot.twin
     tab.open_tab(deck)
     with st.sidebar:
         st.markdown("## Parkdeck")
+        _twin(deck)
         _knobs(deck)
         _boxes(deck)
     with st.container(gap="xsmall"):
@@ -70,9 +74,17 @@ def _parts(deck: DeckView) -> Parts:
     return {
         "live": Part(state.every),
         "knobs": Part(state.every, lambda: _knobs_show(deck)),
+        "twin": Part(state.every, lambda: twin_box.shown(deck.control.snapshot)),
         "swarm": Part(state.every, lambda: _swarm_shows(deck)),
         "boxes": Part(state.every, lambda: _boxes_show(deck)),
     }
+
+
+@st.fragment(key="twin")
+def _twin(deck: DeckView) -> None:
+    shown = twin_box.shown(deck.control.snapshot)
+    twin_box.render(deck.twin, deck.control)
+    pulse.drawn("twin", shown)
 
 
 @st.fragment(key="knobs")
@@ -122,7 +134,16 @@ def _main(deck: DeckView, head: DeltaGenerator) -> None:
     try:
         _draw(deck, head, below)
     finally:
+        _follow_twin(deck)
         pulse.beat(lambda: _parts(deck), "live")
+
+
+def _follow_twin(deck: DeckView) -> None:
+    """The whole page anew where a twin has come or gone: the title of the browser's tab is in no fragment."""
+    twin = deck.control.snapshot.twin
+    if not page_state.current().paused and st.session_state.get(OF_TWIN, twin) != twin:
+        st.session_state[OF_TWIN] = twin
+        st.rerun()
 
 
 def _draw(deck: DeckView, head: DeltaGenerator, below: DeltaGenerator) -> None:

@@ -20,7 +20,8 @@ def _live(deck: DeckView | None) -> None:
 
 def run(deck: DeckView | None) -> None:
     """The page that the address names, with the others one click away."""
-    st.set_page_config(page_title="Parkdeck", page_icon=str(ICON), layout="wide", initial_sidebar_state=280)
+    title = "Parkdeck, modelled" if deck and deck.control.snapshot.twin else "Parkdeck"
+    st.set_page_config(page_title=title, page_icon=str(ICON), layout="wide", initial_sidebar_state=280)
     pages = [
         st.Page(partial(_live, deck), title="Live", icon=":material/stacked_bar_chart:", url_path="live", default=True),
         st.Page(partial(planner.page, deck), title="Planner", icon=":material/straighten:", url_path="planner"),

@@ -33,9 +33,10 @@ class Top {
     Object.assign(this, { data, came: performance.now() });
     this.asked.drawn(data.taken, send);
     for (const [name, colour] of Object.entries(data.colours)) this.root.style.setProperty(`--pd-${name}`, colour);
-    const badge = this.find('.badge');
+    const badge = this.find('.badge.state');
     badge.textContent = data.state;
-    badge.className = `badge ${data.tone}`;
+    badge.className = `badge state ${data.tone}`;
+    this.find('.badge.modelled').hidden = !data.modelled;
     this.find('.line').textContent = this.find('.line').title = data.line;
     this.find('.warning').textContent = data.warning;
     this.find('.warning').hidden = !data.warning;

@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from engine.record.recorder import Recorder, Row, Unflushed
 FILES = {"timeline.csv": "intervals", "samples.csv": "samples", "events.csv": "events"}
 ROWS_PER_CHUNK = 1000
 SCALED_SUFFIX = "_card_scale"
+FIGURES = "figures"
+"""The last column of each file: whether they were measured or modelled."""
 
 
 def timeline_csv_chunks(session: str, path: Path | None = None, recorder: Recorder | None = None) -> Iterator[bytes]:
@@ -143,7 +145,7 @@ def number(value: float) -> str:
 
 
 class _Finisher:
-    """Columns that are computed from a row: card scale in samples.csv, none elsewhere."""
+    """Columns that are not stored with a row: card scale in samples.csv, and in each file what its figures are."""
 
     def __init__(self, names: Sequence[str] = (), cells: Callable[[Row], list[str]] = lambda values: []) -> None:
         self.names = tuple(names)
@@ -151,6 +153,13 @@ class _Finisher:
 
 
 def _finisher(table: str, start: Row) -> _Finisher:
+    session = dict(zip((column.name for column in SESSIONS), start, strict=True))
+    scaled = _scaled(table, session)
+    figures = "modelled" if session["backend"] == "twin" else "measured"
+    return _Finisher((*scaled.names, FIGURES), lambda values: [*scaled.cells(values), figures])
+
+
+def _scaled(table: str, session: Mapping[str, Value]) -> _Finisher:
     if table != "samples":
         return _Finisher()
     names = [
@@ -158,7 +167,6 @@ def _finisher(table: str, start: Row) -> _Finisher:
         for name in (*SCALED_KV, "weights_bytes", "runtime_bytes", "used_bytes", "headroom_bytes", "ceiling_bytes")
     ]
     places = [[column.name for column in TABLES[table]].index(name) for name in SCALED_KV]
-    session = dict(zip((column.name for column in SESSIONS), start, strict=True))
     if session["card_factor"] is None:
         return _Finisher(names, lambda values: [""] * len(names))
     scale = float(session["card_factor"])

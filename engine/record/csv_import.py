@@ -11,9 +11,12 @@ from engine.events import Interval
 from engine.geometry import KVDtype
 from engine.record.cells import restored
 from engine.record.columns import INTERVALS
+from engine.record.csv_export import FIGURES
 from engine.turn import Phase, Priority, Tier, TurnId
 
 COLUMNS = tuple(column.name for column in INTERVALS)
+HEADERS = (COLUMNS, (*COLUMNS, FIGURES))
+"""Files of earlier exports do not say whether they were measured."""
 
 
 def read_timeline(path: Path) -> Iterator[Interval]:
@@ -23,10 +26,10 @@ def read_timeline(path: Path) -> Iterator[Interval]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             header = next(reader, [])
-            if tuple(header) != COLUMNS:
+            if tuple(header) not in HEADERS:
                 raise Refused(f"{path.name}, line 1: the columns are not those of a timeline.csv; export it again")
             for cells in reader:
-                yield _interval(path, reader.line_num, cells)
+                yield _interval(path, reader.line_num, header, cells)
     except OSError as error:
         raise Refused(f"{path}: cannot be read ({error.strerror or error}); name a readable file") from None
     except UnicodeDecodeError:
@@ -35,10 +38,10 @@ def read_timeline(path: Path) -> Iterator[Interval]:
         raise Refused(f"{path.name}: not CSV ({error}); export it again") from None
 
 
-def _interval(path: Path, line: int, cells: list[str]) -> Interval:
-    if len(cells) != len(COLUMNS):
-        raise Refused(f"{path.name}, line {line}: {len(cells)} cells where the header has {len(COLUMNS)}")
-    cell = dict(zip(COLUMNS, cells, strict=True))
+def _interval(path: Path, line: int, header: list[str], cells: list[str]) -> Interval:
+    if len(cells) != len(header):
+        raise Refused(f"{path.name}, line {line}: {len(cells)} cells where the header has {len(header)}")
+    cell = dict(zip(header, cells, strict=True))
     try:
         return Interval(
             start_utc=datetime.fromisoformat(cell["start_utc"]).timestamp(),

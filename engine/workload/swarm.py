@@ -24,7 +24,7 @@ Note = Callable[[str, str], None]
 class Swarm:
     """Every method may be called from any thread and returns at once; `stop` within a second. `note(text, author)` is
     told of each change, for the list of events. Raises Refused for a speed or a number of agents out of range; nothing
-    is changed then. `pace`: seconds of `clock` in each real one."""
+    is changed then. `real_s`: the real seconds in which so many of `clock` pass."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Swarm:
         speed: float = 1.0,
         seed: int = 0,
         clock: Callable[[], float] = time.monotonic,
-        pace: float = 1.0,
+        real_s: Callable[[float], float] = lambda seconds: seconds,
         note: Note | None = None,
     ) -> None:
         self._control = control
@@ -44,7 +44,7 @@ class Swarm:
         self._speed = checked_speed(speed)
         self._seed = seed
         self._clock = clock
-        self._pace = pace
+        self._real_s = real_s
         self._note = note
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -144,7 +144,7 @@ class Swarm:
             while not ending.is_set():
                 now = self._clock()
                 due = player.advance(now)
-                player.wait(LONGEST_SLEEP_S if due is None else min((due - now) / self._pace, LONGEST_SLEEP_S))
+                player.wait(LONGEST_SLEEP_S if due is None else min(self._real_s(due - now), LONGEST_SLEEP_S))
         except Exception as error:
             problem = f"the swarm ended by a fault of its own ({error}); start it again"
             raise

@@ -186,6 +186,14 @@ def no_card() -> FakeDeck:
     return deck
 
 
+def twin() -> FakeDeck:
+    """A modelled card, one of its figures changed, that does not keep its pace."""
+    deck = running(70.0)
+    now = tuple((name, 25e9 if name == "link_out" else own) for name, own in fake_control.OWN)
+    deck.control.modelled = replace(fake_control.MODELLED, now=now, pace=100.0, kept=42.0)
+    return deck
+
+
 SCENES: dict[str, Callable[[], FakeDeck]] = {
     "running": running,
     "full": full,
@@ -206,4 +214,5 @@ SCENES: dict[str, Callable[[], FakeDeck]] = {
     "failed": failed,
     "offline": offline,
     "no-card": no_card,
+    "twin": twin,
 }

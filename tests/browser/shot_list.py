@@ -34,7 +34,7 @@ class Shot:
 
 def _live() -> list[Shot]:
     """States of the engine."""
-    names = ("running", "full", "crowded", "busy", "empty", "stalled", "failed", "no-card")
+    names = ("running", "full", "crowded", "busy", "empty", "stalled", "failed", "no-card", "twin")
     shots = [Shot(name, name) for name in names]
     shots += [Shot(f"starting-{stage}", f"starting-{stage}", ready=(SENSED,)) for stage in STAGES]
     shots += [Shot(name, name, ready=(SENSED,)) for name in ("offline", "stopped")]

@@ -23,6 +23,7 @@ from engine.snapshot import (
     CardScale,
     Counters,
     HostState,
+    ModelledCard,
     Rates,
     Sample,
     Snapshot,
@@ -42,6 +43,11 @@ ARENA = ARENA_TOKENS * GEOMETRY.bytes_per_token(KVDtype.FP16)
 HOST = 6 * ARENA
 START_UTC = 1_790_000_000.0
 CARD = CardScale("RX 9070 XT, 16 GB", 9.5 * GIB / ARENA, int(5.2 * GIB), int(0.8 * GIB), int(15.5 * GIB))
+OWN = (
+    ("link_out", 50e9), ("link_back", 50e9), ("prefill", 962.0), ("decode_base", 0.016898),
+    ("decode_per_turn", 0.0007875), ("decode_per_kv_byte", 1.5625e-12), ("usable", 15.5 * GIB),
+)  # fmt: skip
+MODELLED = ModelledCard("rx9070xt", "RX 9070 XT", OWN, OWN, overlap=False, pace=1.0)
 COSTS = Costs(4.1e9, 5.3e9, 480.0, 0.06, 0.004)
 OFFLINE = (
     "No network to fetch the default model; give a path to a GGUF file or safetensors folder, a Hugging Face id where "
@@ -85,6 +91,7 @@ class FakeControl:
     held: dict[int, bool] = field(default_factory=dict)
     away: set[int] = field(default_factory=set)
     gone: set[int] = field(default_factory=set)
+    modelled: ModelledCard | None = None
 
     def advance(self, seconds: float) -> None:
         self.at += seconds
@@ -102,8 +109,10 @@ class FakeControl:
     @property
     def snapshot(self) -> Snapshot:
         blank = Snapshot(
-            session="20260921T130640Z-000-1", state=self.state, at=self.at, utc=self.start_utc + self.at,
-            step=int(self.at * 20), model=self.model_name, backend="torch", knobs=self.knobs,
+            session=f"20260921T130640Z-000-1{'-modelled' if self.modelled else ''}", state=self.state, at=self.at,
+            utc=self.start_utc + self.at,
+            step=int(self.at * 20), model="modelled: 9B at Q4_K_M" if self.modelled else self.model_name,
+            backend="twin" if self.modelled else "torch", knobs=self.knobs,
             policies=("recompute-only", "resident-only", "walk-down"), startup=self.startup, error=self.error,
             ran_before=self.ran_before,
         )  # fmt: skip
@@ -118,7 +127,8 @@ class FakeControl:
             turns=rows,
             bands=sample.bands,
             memory=_memory(sample),
-            card=self.card,
+            card=None if self.modelled else self.card,
+            modelled=self.modelled,
             counters=sample.counters,
             rates=sample.rates,
             costs=COSTS,

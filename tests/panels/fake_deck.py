@@ -1,13 +1,15 @@
 """A DeckView over the scripted engine, with a swarm that remembers what it was asked."""
 
+from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from engine.errors import Refused
-from engine.snapshot import CardScale
+from engine.snapshot import CardScale, HostState, ModelledCard, Startup
 from engine.telemetry.hardware import HardwareSample
 from engine.workload.tour.state import TourState
 from panels.deck_view import CalibrationState, SwarmState
-from tests.panels.fake_control import FakeControl
+from tests.panels.fake_control import MODELLED, FakeControl
 
 CSV = b"start_utc,agent\r\n2026-09-21T13:06:40Z,agent 1\r\n"
 
@@ -49,6 +51,47 @@ class FakeSwarm:
         self.calls.append((name, value))
         self.now = replace(self.now, **change)  # type: ignore[arg-type]
         return f"{name} {value:g}"
+
+
+@dataclass(slots=True)
+class FakeTwin:
+    """Takes the place of the scripted engine at once, and gives it back. `refuse`: what each call is refused with."""
+
+    control: FakeControl
+    calls: list[tuple[object, ...]] = field(default_factory=list)
+    refuse: str | None = None
+
+    def start_twin(self, card: str, author: str = "api") -> str:
+        self._take("start", card, author)
+        self.control.modelled = MODELLED
+        return "The engine stops, and the twin of RX 9070 XT starts in its place."
+
+    def leave_twin(self, author: str = "api") -> str:
+        self._take("leave", author)
+        self.control.modelled = None
+        self.control.state = HostState.STARTING
+        self.control.startup = Startup("load", None, "reading the model file")
+        return "The twin stops, and SmolLM2-135M-Instruct on torch starts again."
+
+    def set_card(self, changes: Mapping[str, object], author: str = "api") -> "Future[ModelledCard]":
+        future: Future[ModelledCard] = Future()
+        try:
+            self._take("set", dict(changes), author)
+        except Refused as refusal:
+            future.set_exception(refusal)
+            return future
+        card = self.control.modelled
+        assert card is not None
+        own = {name: value for name, value in changes.items() if name in ("pace", "overlap")}
+        now = tuple((name, float(changes.get(name, value))) for name, value in card.now)  # type: ignore[arg-type]
+        self.control.modelled = replace(card, now=now, **own)  # type: ignore[arg-type]
+        future.set_result(self.control.modelled)
+        return future
+
+    def _take(self, *call: object) -> None:
+        self.calls.append(call)
+        if self.refuse is not None:
+            raise Refused(self.refuse)
 
 
 @dataclass(slots=True)
@@ -134,6 +177,10 @@ class FakeDeck:
 
     problem: str | None = None
     tabs: int = 0
+    twin: FakeTwin = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.twin = FakeTwin(self.control)
 
     def next_tab(self) -> str:
         self.tabs += 1

@@ -68,6 +68,10 @@ class TwinBackend:
         return self._clock
 
     @property
+    def link(self) -> Link:
+        return self._link
+
+    @property
     def kv_dtype(self) -> KVDtype:
         return self._arena.layout.dtype
 
@@ -224,6 +228,20 @@ class TwinBackend:
 
     def block_bytes_at(self, dtype: KVDtype) -> int:
         return self._arena.block_bytes if dtype is self.kv_dtype else self._layout(dtype).nbytes
+
+    def check_arena(self, nbytes: int) -> None:
+        """Raises Refused where what is held does not fit, or no block."""
+        arena = self._arena
+        if arena.layout.blocks_in(nbytes) < max(1, arena.held):
+            raise Refused(
+                f"An arena of {nbytes} bytes holds no {max(1, arena.held)} blocks; move turns out of it first."
+            )
+
+    def set_arena(self, nbytes: int) -> None:
+        """Copies under way end first."""
+        self.check_arena(nbytes)
+        self._link.drain()
+        self._arena.resize(nbytes)
 
     def check_host_pool(self, nbytes: int) -> None:
         """Any size from 0 on: what the host has is the model's to say."""

@@ -38,6 +38,11 @@ class ArenaBook:
         self.blocks = layout.blocks_in(self.nbytes)
         self.free = self.blocks - held
 
+    def resize(self, nbytes: int) -> None:
+        """What is held stays; it fits in `nbytes`."""
+        held, self.nbytes = self.held, nbytes
+        self.lay_out(self.layout, held)
+
     @property
     def held(self) -> int:
         return self.blocks - self.free

@@ -35,6 +35,11 @@ class Link:
             until, _ = self._busy.pop(0)
             self.clock.advance_to(until)
 
+    def set_overlap(self, on: bool) -> None:
+        """Copies under way end first."""
+        self.drain()
+        self.overlap = on
+
     def drain(self) -> None:
         """Let time pass until no copy is under way."""
         self.clock.advance_to(self.free_at)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_any_text_round_trips_through_database_and_file(tmp_path: Path, cells: l
     (path, *_) = export_session("s1", tmp_path / "out", recorder=recorder)
     assert list(read_timeline(path)) == expected
     table = parsed(path.read_bytes())
-    assert {len(row) for row in table} == {14}
+    assert {len(row) for row in table} == {15}
     assert len(table) == 1 + len(made)
     recorder.close()
 
@@ -111,6 +112,7 @@ def test_columns_units_and_times(recorder: Recorder) -> None:
         "kv_precision": "fp16",
         "policy": "walk-down",
         "queued_ms": "12.5",
+        "figures": "measured",
     }
 
 
@@ -140,6 +142,19 @@ def test_no_card_scale_leaves_the_cells_empty(tmp_path: Path) -> None:
     recorder.sample(sample())
     header, row = parsed(b"".join(csv_chunks("samples.csv", "s1", recorder=recorder)))
     assert {cell for name, cell in zip(header, row, strict=True) if name.endswith("card_scale")} == {""}
+
+
+@pytest.mark.parametrize(("backend", "figures"), [("torch", "measured"), ("twin", "modelled")])
+def test_each_file_says_in_its_last_column_whether_it_was_measured(tmp_path: Path, backend: str, figures: str) -> None:
+    recorder = Recorder(tmp_path / "sessions.sqlite")
+    recorder.begin("s1", replace(snapshot(card=None), backend=backend))
+    recorder.interval(interval(0))
+    recorder.sample(sample())
+    recorder.event(event())
+    for path in export_session("s1", tmp_path / "out", recorder=recorder):
+        header, row = parsed(path.read_bytes())
+        assert (header[-1], row[-1]) == ("figures", figures), path.name
+    assert [one.agent for one in read_timeline(tmp_path / "out" / "timeline.csv")] == [interval(0).agent]
 
 
 def test_rows_not_flushed_yet_come_once(recorder: Recorder) -> None:
@@ -192,7 +207,7 @@ def test_import_refuses_with_file_and_line(recorder: Recorder, tmp_path: Path) -
         (good.replace(b"agent", b"client"), "line 1"),
         (good.replace(b"decode", b"dreaming"), "line 2"),
         (good.replace(b"12.5", b"nan"), "line 2"),
-        (good.replace(b"12.5", b"12,5"), "line 2: 15 cells"),
+        (good.replace(b"12.5", b"12,5"), "line 2: 16 cells"),
         (good.replace(b"coder", b"\xff"), "not UTF-8"),
     ):
         path.write_bytes(content)

@@ -56,7 +56,7 @@ def test_a_turn_takes_its_modelled_time_and_no_less_real_time_than_its_pace_give
 
 
 def test_agents_and_an_operator_from_other_threads(host: Host) -> None:
-    swarm = Swarm(host, small_workload(4), clock=lambda: host.now, pace=PACE, agents=12)
+    swarm = Swarm(host, small_workload(4), clock=lambda: host.now, real_s=host.real_s, agents=12)
     swarm.start()
     until(lambda: host.snapshot.counters.finished > 3)
     changed = host.set_knobs({"kv_dtype": "q8", "max_running": 4}, "test").result(WAIT_S)
