@@ -1,7 +1,7 @@
 """The grid on the page: run and cancel, how far it is, its four maps, and the cell that was chosen."""
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ EMPTY = (
     "Runs the same agents on a modelled card, once for each pair of values, beside the engine and without touching it. "
     "Press Run grid: the default is KV precision against slots."
 )
-CHOSEN, PRESSED, BAD = "whatif_chosen", "whatif_cell", "whatif_refused"
+CHOSEN, PRESSED, BAD, RUN = "whatif_chosen", "whatif_cell", "whatif_refused", "whatif_pressed"
 
 
 def shown(grids: GridControl, deck: DeckView | None) -> Hashable | None:
@@ -43,6 +43,7 @@ def shown(grids: GridControl, deck: DeckView | None) -> Hashable | None:
 @st.fragment(key=KEY)
 def render(grids: GridControl, deck: DeckView | None, asked: Asked, theme: ThemeName) -> None:
     """Each part in a place of its own, so that none is taken for another's."""
+    _run_what_was_pressed(grids, deck, asked)
     seen = shown(grids, deck)
     state = grids.state()
     going, empty, maps, cell = (st.container() for _ in range(4))
@@ -67,7 +68,7 @@ def _going(grids: GridControl, deck: DeckView | None, asked: Asked, state: GridS
         else:
             st.button(
                 "Run grid", key="whatif_run", icon=":material/play_arrow:", type="primary",
-                disabled=asked.grid is None, on_click=_start, args=(grids, deck, asked),
+                disabled=asked.grid is None, on_click=_ask_to_run,
             )  # fmt: skip
             st.caption(plain(_before(grids, asked)))
     if asked.problem:
@@ -178,12 +179,33 @@ def _selected(number: int) -> None:
     st.session_state[CHOSEN] = (number, st.session_state[PRESSED])
 
 
-def _start(grids: GridControl, deck: DeckView | None, asked: Asked) -> None:
+@dataclass(slots=True)
+class _Pressed:
+    """Run was pressed. A plain object, as no touch of it ends a run of the page."""
+
+    taken: bool = False
+
+
+@whole
+def _ask_to_run() -> None:
+    """The grid is made once the page has taken what was typed right before."""
+    st.session_state[RUN] = _Pressed()
+
+
+def _run_what_was_pressed(grids: GridControl, deck: DeckView | None, asked: Asked) -> None:
+    pressed: _Pressed | None = st.session_state.get(RUN)
     grid = asked.grid
-    assert grid is not None
+    if pressed is None or pressed.taken:
+        return
     author = tab.open_tab(deck) if deck else tab.author()
-    st.session_state.pop(CHOSEN, None)
-    _press(lambda: grids.start(grid, author))
+    st.session_state[BAD] = None
+    pressed.taken = True
+    if grid is None:
+        return
+    try:
+        grids.start(grid, author)
+    except ParkdeckError as refusal:
+        st.session_state[BAD] = str(refusal)
 
 
 def _press(verb: Callable[[], str]) -> None:

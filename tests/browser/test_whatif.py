@@ -35,7 +35,7 @@ def page(app: App, chrome: Browser) -> Iterator[Page]:
 
 
 def give(page: Page, label: str, value: str) -> None:
-    field = page.get_by_label(label, exact=True)
+    field = page.get_by_role("spinbutton", name=label).or_(page.get_by_role("textbox", name=label))
     field.fill(value)
     field.press("Enter")
 
