@@ -24,6 +24,8 @@ from panels.whole import whole
 ONCE, HOURS = "once", "for hours"
 AGENT_STOPS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 HOUR_STOPS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+AGENTS, HOURS_FIRST = 48, 0.25
+"""So many long turns that the default card cannot hold them all, so that a grid has something to tell."""
 MOST_AGENTS, MOST_HOURS = 256, 24.0
 _KEY = "whatif_wish"
 
@@ -41,7 +43,7 @@ def _names() -> dict[AxisName, tuple[str, ...]]:
 class Wish:
     """`typed`: the values of axes of numbers, as they stand in the field; `names`: those of the others."""
 
-    workload: str = "swarm"
+    workload: str = "long-context"
     span: str = ONCE
     across: AxisName = "max_running"
     down: AxisName = "kv_dtype"
@@ -51,7 +53,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`grid` None: `problem` says why, one sentence."""
+    """`grid` None: `problem` says why, one sentence, where no field beside has said it."""
 
     grid: Grid | None
     problem: str = ""
@@ -74,7 +76,7 @@ def render(choice: Choice) -> Asked:
         with across:
             columns = _axis("across", "Columns", wish().across)
     if rows is None or columns is None:
-        return Asked(None, "A value of the axes cannot be taken; see beside its field.")
+        return Asked(None)
     try:
         return Asked(asked_grid(choice, wish(), agents, hours, columns, rows))
     except Refused as problem:
@@ -129,16 +131,16 @@ def _run() -> tuple[int, float]:
         )  # fmt: skip
     with middle:
         agents = fields.figure(
-            "whatif_agents", "Agents", 16, AGENT_STOPS, checked_agents, step=1,
+            "whatif_agents", "Agents", AGENTS, AGENT_STOPS, checked_agents, step=1,
             hint="How many run in each cell; more than the workload has go through it again.",
         )  # fmt: skip
         if "agents" in (now.across, now.down):
             st.caption("The axis Agents goes first.")
     with right:
-        hours = fields.kept("whatif_hours", 0.25)
+        hours = fields.kept("whatif_hours", HOURS_FIRST)
         if now.span == HOURS:
             hours = fields.figure(
-                "whatif_hours", "Modelled time", 0.25, HOUR_STOPS, checked_hours, unit="h", step=0.05,
+                "whatif_hours", "Modelled time", HOURS_FIRST, HOUR_STOPS, checked_hours, unit="h", step=0.05,
                 hint="Agents take their turns over and over; a cell is told by its rate.",
             )  # fmt: skip
     return int(agents), hours

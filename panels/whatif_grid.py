@@ -16,10 +16,9 @@ from panels.deck_view import DeckView, GridControl
 from panels.palette import ThemeName
 from panels.plain import plain
 from panels.pulse import drawn
-from panels.units import seconds
 from panels.whatif_asked import Asked
 from panels.whatif_maps import Maps
-from panels.whatif_words import Live, cell_words, forecast_words, live_cell, live_of, live_words, of_what
+from panels.whatif_words import Live, cell_words, forecast_words, live_cell, live_of, live_words, of_what, roughly
 from panels.whole import whole
 
 KEY = "whatif_grid"
@@ -82,7 +81,7 @@ def _going(grids: GridControl, deck: DeckView | None, asked: Asked, state: GridS
 def progress_words(state: GridState) -> str:
     return (
         f"{percent(state.fraction)} · {state.done} of {len(state.outcomes)} cells · about "
-        f"{seconds(max(1.0, round(state.left_s)))} left · started by {tab.by(state.author).removeprefix('by ')}"
+        f"{roughly(state.left_s)} left · started by {tab.by(state.author).removeprefix('by ')}"
     )
 
 

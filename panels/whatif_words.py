@@ -9,7 +9,7 @@ from engine.twin.grid import AXES, KNOBS, LABELS, TYPED, AxisName, Cell, Grid, V
 from engine.twin_body import chosen_preset
 from engine.words import counted
 from panels.prices_text import decimal_size
-from panels.units import link, seconds
+from panels.units import MINUTE, link, seconds
 
 NEAR = 0.01
 """A host pool is in whole units of the engine's, so it is never the figure itself."""
@@ -115,7 +115,12 @@ def knob_changes(grid: Grid, cell: Cell, live: Live) -> dict[str, object]:
 
 
 def forecast_words(count: int, forecast: float) -> str:
-    return f"{counted(count, 'cell')}, about {seconds(max(1.0, round(forecast)))} on this machine."
+    return f"{counted(count, 'cell')}, about {roughly(forecast)} on this machine."
+
+
+def roughly(seconds_left: float) -> str:
+    """Whole seconds, from 2 minutes on in a larger unit: a forecast has no tenths."""
+    return f"{max(1, round(seconds_left))} s" if seconds_left < 2 * MINUTE else seconds(seconds_left)
 
 
 def names_of(numbers: bool) -> tuple[AxisName, ...]:

@@ -34,7 +34,7 @@ BYTE_RANGE = (0.0, 2.0**44)
 MOST_VALUES = 8
 MOST_CELLS = 64
 BY_GRID = "set in a grid"
-S_PER_STEP = 3e-4
+S_PER_STEP = 3.4e-4
 """Real seconds for a modelled step until cells have been timed; most steps are leapt over."""
 START_S = 1.0
 """Of a process that runs cells."""

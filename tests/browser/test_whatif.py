@@ -66,7 +66,7 @@ def test_a_grid_is_run_watched_chosen_from_and_applied(page: Page) -> None:
     give(page, "Agents: number", "8")
     page.get_by_role("button", name="Run grid").click()
     expect(page.get_by_role("progressbar")).to_be_visible()
-    expect(page.get_by_text(re.compile(r"of 4 cells .* left"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"of 4 cells .* s left"))).to_be_visible()
     expect(page.get_by_text(re.compile(r"4 cells in [\d.]+ s"))).to_be_visible(timeout=RUNS_MS)
     expect(page.get_by_role("progressbar")).to_have_count(0)
     for title in MAPS:

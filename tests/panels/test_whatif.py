@@ -223,7 +223,7 @@ def test_the_csv_has_every_cell_and_says_why_one_is_missing() -> None:
 
 def test_the_bar_says_cells_and_time_left() -> None:
     words = progress_words(GridState(1, grid(), OUTCOMES, True, "tab 3", 0.5, 41.7))
-    assert words == "50 % · 3 of 4 cells · about 42.0 s left · started by tab 3"
+    assert words == "50 % · 3 of 4 cells · about 42 s left · started by tab 3"
 
 
 def test_the_default_wish_is_a_grid_of_precision_and_slots_that_runs() -> None:
