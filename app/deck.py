@@ -18,6 +18,7 @@ from engine.record.recorder import Recorder
 from engine.record.schedule import Schedule, start_schedule
 from engine.snapshot import CardScale, Sample, Snapshot
 from engine.telemetry.hardware import HardwareReader, HardwareSample
+from engine.twin.grid_run import GridRunner
 from engine.workload.readers import load_workload
 from engine.workload.status import SwarmStatus
 from engine.workload.swarm import Swarm
@@ -69,6 +70,7 @@ class Deck:
         self._tour = TourButtons(tour, self._measuring, alone)
         self._calibration = MeasuringButtons(self._measuring, tour, alone)
         self._buttons = SwarmButtons(self._swarm, self._measuring, tour)
+        self._grids = GridRunner()
         self._hardware = HardwareReader()
         self._schedule: Schedule | None = None
         self._lifecycle = threading.Lock()
@@ -91,6 +93,7 @@ class Deck:
         with self._lifecycle:
             if self._schedule is None:
                 return
+            self._grids.close()
             self._measuring.close()
             self._tour.end()
             self._swarm.stop()
@@ -122,6 +125,10 @@ class Deck:
     @property
     def calibration(self) -> MeasuringButtons:
         return self._calibration
+
+    @property
+    def grids(self) -> GridRunner:
+        return self._grids
 
     @property
     def tour(self) -> TourButtons:

@@ -13,6 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 NAME = "_parkdeck_shelf"
 DECK = "deck"
+GRIDS = "grids"
 _SHELF = sys.modules.setdefault(NAME, ModuleType(NAME))
 _LOCK: threading.Lock = _SHELF.__dict__.setdefault("__lock__", threading.Lock())
 

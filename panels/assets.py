@@ -13,7 +13,10 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "downloads.js": ("js/downloads.js",),
     "effect.js": ("js/leaving.js", "js/asked.js", "js/effect.js"),
     "figures.js": ("js/figures.js",),
-    "live_plot.js": ("js/chart_file.js", "js/chart_scale.js", "js/chart_screen.js", "js/live_plot.js"),
+    "live_plot.js": (
+        "js/leaving.js", "js/asked.js", "js/chart_file.js", "js/chart_scale.js", "js/chart_screen.js",
+        "js/live_plot.js",
+    ),
     "pulse.js": ("js/leaving.js", "js/pulse.js"),
     "side.js": ("js/side.js",),
     "slider_mark.js": ("js/slider_mark.js",),
@@ -21,7 +24,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "top.js": ("js/leaving.js", "js/asked.js", "js/top.js"),
     "tour.js": ("js/leaving.js", "js/asked.js", "js/tour.js"),
     "turns.js": ("js/leaving.js", "js/asked.js", "js/turn_detail.js", "js/turns_order.js", "js/turns.js"),
-}
+}  # fmt: skip
 """Name on the server -> the files that it is made of, in their order; of scripts the last has the default export."""
 
 

@@ -76,13 +76,17 @@ FIGURES_HTML = """<div class="figures-frame"><table class="figures"><thead><tr><
 <ul class="notes"></ul></div>"""
 
 
-def live_plot(figure: dict[str, Any], *, key: str) -> None:
+def live_plot(figure: dict[str, Any], *, key: str, on_asked: asked.Handler | None = None) -> None:
     """A chart that keeps zoom and legend over updates, fills the screen and goes out as PNG and CSV. `figure`: data and
     layout of plotly, and what panels/chart.py adds; `narrow`: the parts of its layout that differ where the chart is
-    less than `below` pixels wide."""
+    less than `below` pixels wide. `on_asked`: a press on a mark asks for its `cell`, the mark's customdata."""
     # Plotly's mode bar needs the page's styles, so no shadow root here.
     mount = _mount("parkdeck_plot", PLOT_HTML, "live_plot.js", "chart.css", isolated=False)
-    mount(key=key, data=json.dumps(lean(figure)))
+    if on_asked is None:
+        mount(key=key, data=json.dumps(lean(figure)))
+        return
+    callback, taken = asked.taking(key, on_asked)
+    mount(key=key, data=json.dumps(lean(figure) | {"taken": taken}), on_asked_change=callback)
 
 
 def tiles(data: dict[str, Any], *, key: str) -> None:

@@ -1,11 +1,15 @@
 """What a page gets: the engine's Control, and the swarm, the hardware reading and the recorded session beside it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from engine.control import Control, TwinControl
 from engine.snapshot import CardScale
 from engine.telemetry.hardware import HardwareSample
+from engine.twin.grid import Grid
+from engine.twin.grid_run import GridState
+from engine.twin.setup import TwinSetup
 from engine.workload.tour.state import TourState
 
 TableName = Literal["timeline", "samples", "events"]
@@ -76,6 +80,19 @@ class TourControl(Protocol):
         ...
 
 
+class GridControl(Protocol):
+    """Grids on the twin, one at a time for all tabs; one goes on whoever looks. Verbs as in SwarmControl; `author`
+    names who started it."""
+
+    def state(self) -> GridState: ...
+    def forecast_s(self, setups: Sequence[TwinSetup]) -> float:
+        """Real seconds that they may take."""
+        ...
+
+    def start(self, grid: Grid, author: str) -> str: ...
+    def cancel(self) -> str: ...
+
+
 class DeckView(Protocol):
     """One deck for all tabs. Reading never waits for the engine."""
 
@@ -87,6 +104,8 @@ class DeckView(Protocol):
     def swarm(self) -> SwarmControl: ...
     @property
     def calibration(self) -> CalibrationControl: ...
+    @property
+    def grids(self) -> GridControl: ...
     def next_tab(self) -> str:
         """The name of a tab that is being opened: 'tab 1', 'tab 2'. From any thread."""
         ...

@@ -8,6 +8,7 @@ from typing import Literal
 
 ThemeName = Literal["dark", "light"]
 PALETTE_FILE = Path(__file__).resolve().parent.parent / "assets" / "theme" / "palette.toml"
+LEAST_INK = 0.1
 FONT = "Inter, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 
@@ -42,3 +43,15 @@ def palette(theme: ThemeName) -> Palette:
     column = 0 if theme == "dark" else 1
     meanings = {name: pair[column] for name, pair in table["meaning"].items()}
     return Palette(**table[theme], **meanings)
+
+
+def mixed(colour: str, ground: str, share: float) -> str:
+    """`share` of `colour` over `ground`, both '#rrggbb'."""
+    parts = ((int(colour[i : i + 2], 16), int(ground[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(share * over + (1 - share) * under):02x}" for over, under in parts)
+
+
+def sequential(colours: Palette, meaning: str, share: float) -> str:
+    """The colour of `share`, 0 to 1, of the largest amount of `meaning`: one hue that leaves the chart's ground, so its
+    lightness alone tells the order, to whoever sees no colours too."""
+    return mixed(getattr(colours, meaning), colours.surface, LEAST_INK + (1 - LEAST_INK) * share)

@@ -32,9 +32,7 @@ def marks(events: Sequence[Event], first: float, last: float, colours: Palette) 
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     clear_from = -math.inf
-    for event in [e for e in events if e.kind in MARKED and first <= e.utc <= last][
-        -MAX_MARKS:
-    ]:
+    for event in [e for e in events if e.kind in MARKED and first <= e.utc <= last][-MAX_MARKS:]:
         label = mark_label(event)
         half = (last - first) * LETTER * (len(label) + 1) / 2
         roomy = event.utc - half >= clear_from

@@ -97,17 +97,30 @@ function sayMissing(plot, problem, again) {
   missing.querySelector('button').onclick = again;
 }
 
-export default async function update({ data, parentElement }) {
+// A chart whose marks can be chosen tells of each press; what the server has taken it says in the figure.
+function listen(plot) {
+  if (!plot.asked || plot.listens || !plot.on) return;
+  plot.listens = true;
+  plot.on('plotly_click', ({ points: [{ customdata }] }) => {
+    if (Number.isInteger(customdata)) plot.asked.ask({ cell: customdata });
+  });
+}
+
+export default async function update({ data, parentElement, setTriggerValue }) {
   const plot = parentElement.querySelector('.parkdeck-plot');
+  const figure = JSON.parse(data);
   plot.json = data;
-  tell(plot, JSON.parse(data));
+  if (figure.taken) (plot.asked ??= new Asked()).drawn(figure.taken, setTriggerValue);
+  tell(plot, figure);
   try {
     await loadPlotly();
   } catch (error) {
-    sayMissing(plot, error.message, () => update({ data: plot.json, parentElement }));
-    return;
+    sayMissing(plot, error.message, () => update({ data: plot.json, parentElement, setTriggerValue }));
+    return () => plot.asked?.stop();
   }
   sayMissing(plot, '');
   watch(plot);
   await draw(plot);
+  listen(plot);
+  return () => plot.asked?.stop();
 }

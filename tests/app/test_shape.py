@@ -43,6 +43,14 @@ def prices_script() -> None:
     prices.page(st.session_state["deck"])
 
 
+def whatif_script() -> None:
+    import streamlit as st
+
+    from app.pages import whatif
+
+    whatif.page(st.session_state["deck"])
+
+
 def shape(node: Any, at: tuple[int, ...] = ()) -> Shape:
     """Kind by place: 'element', or what kind of container."""
     children = getattr(node, "children", None)
@@ -135,7 +143,7 @@ def test_the_live_page_keeps_its_shape_whatever_the_swarm_and_its_buttons_say() 
     assert tab.tab.session_state[page_state.KEY].paused
 
 
-@pytest.mark.parametrize("script", [planner_script, prices_script])
+@pytest.mark.parametrize("script", [planner_script, prices_script, whatif_script])
 def test_the_paper_pages_keep_their_shape_with_and_without_an_engine_and_while_measuring(
     script: Callable[[], None],
 ) -> None:
@@ -159,7 +167,7 @@ def test_the_paper_pages_keep_their_shape_with_and_without_an_engine_and_while_m
         tab.look(host)
 
 
-@pytest.mark.parametrize("script", [planner_script, prices_script])
+@pytest.mark.parametrize("script", [planner_script, prices_script, whatif_script])
 def test_the_paper_pages_keep_their_shape_whatever_is_typed_and_chosen(script: Callable[[], None]) -> None:
     tab = Watched(script, SCENES["running"]())
     tab.look("at first")

@@ -1,6 +1,10 @@
 """What a user does to bring a page into a state that is worth a picture."""
 
+import re
+
 from playwright.sync_api import Page, expect
+
+GRID_MS = 150_000
 
 
 def pause(page: Page) -> None:
@@ -79,6 +83,23 @@ def bad_field(page: Page) -> None:
 
 def bad_context(page: Page) -> None:
     _number(page, "Context of the turn", "0")
+
+
+def run_grid(page: Page) -> None:
+    """The default grid, done, with a cell chosen."""
+    page.get_by_role("button", name="Run grid").click()
+    expect(page.get_by_text(re.compile(r"8 cells in"))).to_be_visible(timeout=GRID_MS)
+    page.get_by_role("combobox", name="Cell").locator("xpath=following-sibling::button").click()
+    page.get_by_role("option", name="KV precision fp16, Slots 8").click()
+    expect(page.get_by_role("button", name="Apply to the engine")).to_be_visible()
+    expect(page.locator(".parkdeck-plot .main-svg").nth(8)).to_be_attached()
+
+
+def bad_axis(page: Page) -> None:
+    field = page.get_by_role("textbox", name="Slots: values")
+    field.fill("4, many")
+    field.press("Enter")
+    expect(page.get_by_text("is not a number")).to_be_visible()
 
 
 def _number(page: Page, label: str, text: str) -> None:

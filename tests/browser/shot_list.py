@@ -67,7 +67,7 @@ def _looks() -> list[Shot]:
 
 
 def _paper() -> list[Shot]:
-    """Planner and Prices."""
+    """Planner, Prices and What-if."""
     ready = (CHART, FIGURES)
     shots = [
         Shot("planner", "moving", "planner", ready=ready),
@@ -79,6 +79,10 @@ def _paper() -> list[Shot]:
         Shot("prices-no-engine", NO_ENGINE, "prices", ready=ready),
         Shot("prices-edited", "moving", "prices", ready=ready, act=acts.edit_card),
         Shot("prices-bad-field", "moving", "prices", ready=ready, act=acts.bad_context),
+        Shot("what-if", "running", "what-if", ready=("text=Press Run grid",)),
+        Shot("what-if-run", "running", "what-if", ready=("text=Press Run grid",), act=acts.run_grid),
+        Shot("what-if-bad-field", "running", "what-if", ready=("text=Press Run grid",), act=acts.bad_axis),
+        Shot("what-if-no-engine", NO_ENGINE, "what-if", ready=("text=Press Run grid",)),
         Shot("prices-measuring", "measuring", "prices", ready=ready),
     ]
     # Streamlit asks below a page's address first, then above it.

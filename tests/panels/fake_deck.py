@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from engine.errors import Refused
 from engine.snapshot import CardScale, HostState, ModelledCard, Startup
 from engine.telemetry.hardware import HardwareSample
+from engine.twin.grid_run import GridRunner
 from engine.workload.tour.state import TourState
 from panels.deck_view import CalibrationState, SwarmState
 from tests.panels.fake_control import MODELLED, FakeControl
@@ -160,6 +161,7 @@ class FakeDeck:
     swarm: FakeSwarm = field(default_factory=FakeSwarm)
     calibration: FakeCalibration = field(default_factory=FakeCalibration)
     tour: FakeTour = field(default_factory=FakeTour)
+    grids: GridRunner = field(default_factory=GridRunner)
     reading: HardwareSample | None = field(
         default_factory=lambda: HardwareSample(
             1.0,
