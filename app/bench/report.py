@@ -169,7 +169,17 @@ def as_object(bench: Bench, error: str | None = None) -> dict[str, Any]:
         ],
         "notes": bench.notes,
     }
-    return report if error is None else report | {"error": error}
+    told: dict[str, Any] = _of_characters(report if error is None else report | {"error": error})
+    return told
+
+
+def _of_characters(value: Any) -> Any:
+    """Half of a surrogate pair, as a name that is not UTF-8 has, is written as its escape."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_of_characters(name): _of_characters(one) for name, one in value.items()}
+    return [_of_characters(one) for one in value] if isinstance(value, list) else value
 
 
 def machine() -> dict[str, Any]:
