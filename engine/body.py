@@ -77,12 +77,9 @@ def open_body(config: BodyConfig, report: Report) -> Body:
 
 
 def chosen_backend(choice: str) -> str:
-    """torch or vllm; auto takes vLLM where it is installed beside a GPU. Raises Refused for any
-    other name, and for vLLM where it is not installed."""
-    if choice not in BACKENDS:
-        raise Refused(f"there is no backend {choice!r}; choose one of {', '.join(BACKENDS)}")
-    if choice == "twin":
-        raise Refused("the twin cannot be run yet; choose torch or vllm")
+    """torch or vllm; auto takes vLLM where it is installed beside a GPU. Raises Refused as `checked_backend`, and for
+    vLLM where it is not installed."""
+    checked_backend(choice)
     from engine.backends.vllm.hooks import NOT_INSTALLED, installed
 
     if choice == "vllm" and not installed():
@@ -92,6 +89,14 @@ def chosen_backend(choice: str) -> str:
     import torch
 
     return "vllm" if torch.cuda.is_available() and installed() else "torch"
+
+
+def checked_backend(choice: str) -> None:
+    """Raises Refused for what is no backend's name."""
+    if choice not in BACKENDS:
+        raise Refused(f"there is no backend {choice!r}; choose one of {', '.join(BACKENDS)}")
+    if choice == "twin":
+        raise Refused("the twin cannot be run yet; choose torch or vllm")
 
 
 def _open_torch(config: BodyConfig, arena_tokens: int | None, report: Report) -> tuple[Backend, ServedModel]:

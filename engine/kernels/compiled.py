@@ -56,7 +56,8 @@ class _Files(caching.IndexDataCacheFile):
                 return read()
         except OSError:
             return None
-        except Exception:  # noqa: BLE001 -- pickles fail in every way; the function is compiled anew
+        except Exception:
+            # Pickles fail in every way.
             log.debug("%s cannot be unpickled", path, exc_info=True)
         _drop(path)
         return None
@@ -75,7 +76,8 @@ class _Kernels(caching.FunctionCache):
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super()._load_overload(sig, target_context)
-        except Exception:  # noqa: BLE001 -- LLVM fails in every way
+        except Exception:
+            # LLVM fails in every way.
             log.debug("%s cannot be loaded", self._name, exc_info=True)
             self._cache_file.forget(self._index_key(sig, target_context.codegen()))
             return None
