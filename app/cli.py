@@ -3,12 +3,14 @@
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from app.columns import print_columns
+from app.interrupt import ended_as_by_ctrl_c
 from app.options import (
     INTERRUPTED,
     BackendOption,
@@ -21,6 +23,7 @@ from app.options import (
     told,
     with_engine_options,
 )
+from app.streams import open_closed_streams
 from app.usage import OneSentence
 
 ADDRESS = "127.0.0.1"
@@ -208,8 +211,8 @@ def export(
 @told
 def bench(
     name: Annotated[str | None, typer.Argument(help="Which bench; without it they are listed.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Within 50 s on 2 cores.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="As long as it takes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The shortest depth: fewest cases and rounds.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The longest depth: all cases, more rounds.")] = False,
     as_json: JsonOption = False,
     backend: BackendOption = "torch",
     minutes: Annotated[float | None, typer.Option("--minutes", min=0.2, max=1440, help="memory: for so long.")] = None,
@@ -221,26 +224,28 @@ def bench(
     from engine.kernels.threads import configure_threads
 
     configure_threads()
-    from app.bench import OPTIONS, benches
-    from app.bench.report import Depth, run_bench
-    from engine.errors import Refused
+    from app.bench import benches, checked
+    from app.bench.report import Bench, Depth, print_json, run_bench
+    from engine.errors import ParkdeckError
 
     known = benches()
     if name is None:
         typer.echo("\n".join(known))
         return
-    if name not in known:
-        raise Refused(f"there is no bench {name!r}; choose one of {', '.join(known)}")
-    if quick and full:
-        raise Refused("--quick and --full exclude each other; give one of them")
     asked = {"minutes": minutes, "turns": turns}
     own = {option: float(value) for option, value in asked.items() if value is not None}
     told_in_words = {"against": against, "peer-python": peer_python}
     words = {option: value for option, value in told_in_words.items() if value is not None}
-    if alien := sorted((own.keys() | words.keys()) - OPTIONS.get(name, frozenset())):
-        raise Refused(f"the bench {name} takes no --{alien[0]}; leave it out")
     depth: Depth = "quick" if quick else "full" if full else "default"
-    raise typer.Exit(run_bench(name, known[name], depth, backend or "torch", options=own, words=words, as_json=as_json))
+    asked_for = Bench(name, depth, backend or "torch", own, words)
+    try:
+        run = checked(asked_for, both=quick and full)
+    except ParkdeckError as error:
+        if as_json:
+            print_json(asked_for, sys.stdout, str(error))
+        raise
+    with ended_as_by_ctrl_c():
+        raise typer.Exit(run_bench(name, run, depth, asked_for.backend, options=own, words=words, as_json=as_json))
 
 
 @MAKE.command()
@@ -256,6 +261,7 @@ def results(
 
 
 def main() -> None:
+    open_closed_streams()
     MAKE()
 
 

@@ -2,13 +2,15 @@
 
 import errno
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any
 
 import typer
+
+from app.interrupt import EndedBy
+from app.streams import let_go_of
 
 ERROR = 2
 INTERRUPTED = 130
@@ -36,7 +38,7 @@ ENGINE_OPTIONS: dict[str, tuple[str, Any]] = {
     "kv_dtype": ("PARKDECK_KV_DTYPE", _text("--kv-dtype", "KV precision at the start: fp16 or q8.")),
     "weight_dtype": (
         "PARKDECK_WEIGHT_DTYPE",
-        _text("--weight-dtype", "Precision of the weights in memory: int8, int4 or fp16 on a GPU, int8 on a CPU."),
+        _text("--weight-dtype", "Precision of the weights in memory: int8, on a GPU also int4 or fp16."),
     ),
     "policy": ("PARKDECK_POLICY", _text("--policy", "Tier policy: walk-down, recompute-only, resident-only.")),
     "ceiling": ("PARKDECK_CEILING", _text("--ceiling", "Use this much device memory, no card scale: 15.5GiB.")),
@@ -46,14 +48,15 @@ ENGINE_OPTIONS: dict[str, tuple[str, Any]] = {
 
 
 def told(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A user's mistake is one sentence and exit status 2, Ctrl-C nothing and status 130; never a traceback."""
+    """A user's mistake is one sentence and exit status 2, Ctrl-C nothing and status 130, another signal that ends 128
+    and its number; never a traceback."""
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> Any:
         try:
             return _in_a_sentence(command, *args, **options)
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
+        except KeyboardInterrupt as asked:
+            raise typer.Exit(asked.status if isinstance(asked, EndedBy) else INTERRUPTED) from None
 
     return run
 
@@ -65,23 +68,23 @@ def _in_a_sentence(command: Callable[..., Any], *args: Any, **options: Any) -> A
     try:
         return command(*args, **options)
     except ParkdeckError as error:
-        typer.echo(one_line(str(error)), err=True)
-        raise typer.Exit(ERROR) from None
+        sentence = one_line(str(error))
     except OSError as error:
+        sentence = one_line(f"cannot go on ({error}); make room or check permissions, then start again")
         # A reader that went away, as `head` does, is no mistake.
         if error.errno == errno.EPIPE:
-            raise
-        typer.echo(one_line(f"cannot go on ({error}); make room or check permissions, then start again"), err=True)
-        _let_go_of_output()
-        raise typer.Exit(ERROR) from None
+            sentence = ""
+    if sentence:
+        _say(sentence)
+    let_go_of(sys.stdout)
+    raise typer.Exit(ERROR)
 
 
-def _let_go_of_output() -> None:
-    """What could not be written would be tried again at the exit, and be an error of its own there."""
+def _say(sentence: str) -> None:
     try:
-        sys.stdout.flush()
+        typer.echo(sentence, err=True)
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        let_go_of(sys.stderr)
 
 
 def with_engine_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ A report is taken whole or refused with one sentence; its names, sentences and c
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ import typer
 
 from app.bench.report import OPS, Cell, Target, cell_text
 from engine.errors import Refused
+from panels.results_charts import specs
 from panels.results_page import ShownReport, ShownTarget, page
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -27,38 +29,89 @@ class _Wrong(ValueError):
 
 
 def run_results(paths: Sequence[Path], out: Path) -> None:
-    """Read all, then write. Raises Refused naming the file that is no report, and when `out` is one of them."""
-    if any(out.resolve() == path.resolve() for path in paths):
+    """Read all, then write. Raises Refused naming the file that is no report, when `out` is one of them and when it
+    cannot be written; what was there is then still whole."""
+    if any(_same(out, path) for path in paths):
         raise Refused(f"--out {out} is one of the reports; give the page another name")
+    if out.is_dir():
+        raise Refused(f"--out {out} is a folder; give the page's file, such as {out / 'results.html'}")
+    if not out.parent.is_dir():
+        raise Refused(f"--out {out}: there is no folder {out.parent}; make it, or give another file")
     reports = [read_report(path) for path in paths]
-    out.write_text(
-        page(
-            reports,
-            plotly=PLOTLY_JS.read_text(encoding="utf-8"),
-            style=(ASSETS / "results" / "page.css").read_text(encoding="utf-8"),
-            script=(ASSETS / "results" / "page.js").read_text(encoding="utf-8"),
-            icon=(ASSETS / "theme" / "icon.svg").read_text(encoding="utf-8"),
-        ),
-        encoding="utf-8",
+    text = page(
+        reports,
+        plotly=PLOTLY_JS.read_text(encoding="utf-8"),
+        style=(ASSETS / "results" / "page.css").read_text(encoding="utf-8"),
+        script=(ASSETS / "results" / "page.js").read_text(encoding="utf-8"),
+        icon=(ASSETS / "theme" / "icon.svg").read_text(encoding="utf-8"),
     )
+    try:
+        _write(out, text)
+    except OSError as error:
+        why = error.strerror or error
+        raise Refused(f"--out {out} cannot be written ({why}); make room or check its permissions") from None
     typer.echo(str(out))
+
+
+def _same(out: Path, path: Path) -> bool:
+    """By whatever names: links count."""
+    try:
+        return out.samefile(path)
+    except OSError:
+        return False
+
+
+def _write(out: Path, text: str) -> None:
+    """The page is there whole, or what was there before."""
+    if out.exists() and not out.is_file():
+        # A pipe or a device cannot be replaced.
+        out.write_text(text, encoding="utf-8")
+        return
+    place = out.resolve()
+    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, place)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def read_report(path: Path) -> ShownReport:
     """The report in a file's last line. Raises Refused with what is wrong about it."""
     try:
-        if path.stat().st_size > LARGEST_BYTES:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+        if len(content) > LARGEST_BYTES:
             raise _Wrong("is larger than any report")
-        lines = path.read_text(encoding="utf-8").strip().splitlines()
+        lines = content.decode("utf-8-sig").strip().splitlines()
         if not lines:
             raise _Wrong("is empty")
-        return shown(json.loads(lines[-1], parse_constant=_no_constant))
+        report = shown(_of_characters(json.loads(lines[-1], parse_constant=_no_constant)))
+        _drawn(report)
+        return report
     except OSError as error:
         raise Refused(f"{path} cannot be read ({error.strerror}); give reports of parkdeck bench --json") from None
     except _Wrong as wrong:
         raise Refused(f"{path} {wrong}; give the last line of parkdeck bench NAME --json") from None
     except (ValueError, OverflowError, RecursionError):
         raise Refused(f"{path} is not JSON; give the last line of parkdeck bench NAME --json") from None
+
+
+def _of_characters(report: Any) -> Any:
+    """Raises _Wrong for half of a surrogate pair, which JSON can name and no page can hold."""
+    try:
+        json.dumps(report, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise _Wrong("holds a text with half of a character") from None
+    return report
+
+
+def _drawn(report: ShownReport) -> None:
+    """Raises _Wrong for figures that a chart's own, larger ones cannot be made of."""
+    try:
+        json.dumps(specs(report.bench, report.rows, "light"), allow_nan=False)
+    except (ValueError, OverflowError):
+        raise _Wrong("has figures that are too large for a chart") from None
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -101,7 +154,7 @@ def _target(one: Any) -> ShownTarget:
     value: Any = one.get("value")
     wanted: Any = one.get("target")
     op: Any = one.get("op")
-    if op not in OPS or not _is_number(wanted) or not (value is None or _is_number(value)):
+    if not isinstance(op, str) or op not in OPS or not _is_number(wanted) or not (value is None or _is_number(value)):
         raise _Wrong("has a target that is none")
     made = Target(_text(one, "name"), math.nan if value is None else value, wanted, op)
     if one.get("met") is not made.met:

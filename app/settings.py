@@ -59,7 +59,10 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
 
 def _weights(name: str | None) -> WeightDtype | None:
     if name and name not in list(WeightDtype):
-        raise Refused(f"weights cannot be kept as {name!r}; choose {', '.join(WeightDtype)}")
+        import torch
+
+        choices = list(WeightDtype) if torch.cuda.is_available() else [WeightDtype.INT8]
+        raise Refused(f"weights cannot be kept as {name!r}; choose {', '.join(choices)}")
     return WeightDtype(name) if name else None
 
 

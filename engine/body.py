@@ -88,10 +88,9 @@ def open_body(config: BodyConfig, report: Report) -> Body:
 
 
 def chosen_backend(choice: str) -> str:
-    """torch, vllm or twin; auto takes vLLM where it is installed beside a GPU. Raises Refused for any other name, and
+    """torch, vllm or twin; auto takes vLLM where it is installed beside a GPU. Raises Refused as `checked_backend`, and
     for vLLM where it is not installed."""
-    if choice not in BACKENDS:
-        raise Refused(f"there is no backend {choice!r}; choose one of {', '.join(BACKENDS)}")
+    checked_backend(choice)
     if choice == "twin":
         return choice
     from engine.backends.vllm.hooks import NOT_INSTALLED, installed
@@ -103,6 +102,12 @@ def chosen_backend(choice: str) -> str:
     import torch
 
     return "vllm" if torch.cuda.is_available() and installed() else "torch"
+
+
+def checked_backend(choice: str) -> None:
+    """Raises Refused for what is no backend's name."""
+    if choice not in BACKENDS:
+        raise Refused(f"there is no backend {choice!r}; choose one of {', '.join(BACKENDS)}")
 
 
 def _open_torch(config: BodyConfig, arena_tokens: int | None, report: Report) -> tuple[Backend, ServedModel]:

@@ -44,6 +44,25 @@ def benches() -> Mapping[str, Run]:
     return _Benches()
 
 
+def checked(bench: "Bench", both: bool = False) -> Run:
+    """What runs this bench; its module is imported then. `both`: --quick and --full were given. Raises Refused for
+    what can be seen to be wrong before."""
+    from engine.body import checked_backend
+    from engine.errors import Refused
+
+    known = benches()
+    if bench.name not in known:
+        raise Refused(f"there is no bench {bench.name!r}; choose one of {', '.join(known)}")
+    if both:
+        raise Refused("--quick and --full exclude each other; give one of them")
+    if alien := sorted((bench.options.keys() | bench.words.keys()) - OPTIONS.get(bench.name, frozenset())):
+        raise Refused(f"the bench {bench.name} takes no --{alien[0]}; leave it out")
+    checked_backend(bench.backend)
+    if bench.backend == "twin":
+        raise Refused("a bench measures a real engine, not the twin; choose auto, torch or vllm as --backend")
+    return lambda running: known[running.name](running)
+
+
 def _is_bench(name: str) -> bool:
     if name in HELPERS or name.startswith("_"):
         return False

@@ -91,7 +91,7 @@ def chosen_peer(name: str) -> Peer:
 
 def peer_python(peer: Peer, asked: str | None) -> str:
     """`asked`, else PARKDECK_PEER_PYTHON, else this Python if it has the peer. Raises Refused with the way to one."""
-    python = asked or os.environ.get(PYTHON_VARIABLE)
+    python = asked or os.environ.get(PYTHON_VARIABLE, "").strip()
     if python:
         return os.path.expanduser(python)
     if find_spec(peer.package) is not None:

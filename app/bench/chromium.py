@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 from websockets.sync.client import connect
 
+from app.bench.bound import bound_to_us
 from engine.errors import Refused
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -62,7 +63,9 @@ class Chromium:
             path, *FLAGS, f"--window-size={SIZE}", "--remote-debugging-port=0", f"--user-data-dir={self._folder.name}",
             BLANK,
         ]  # fmt: skip
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=bound_to_us()
+        )
         self._calls = itertools.count(1)
         self._open = contextlib.ExitStack()
 

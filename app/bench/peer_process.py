@@ -8,11 +8,13 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psutil
 
+from app.bench.bound import bound_to_us
 from engine.errors import Refused
 from engine.models.stated import one_line
 
@@ -20,12 +22,14 @@ ANSWER_S = 600.0
 """The longest that one request may take: a first start compiles, a long context is prefilled."""
 ENDS_S = 5.0
 """From the end of its output to its own."""
+LOOK_S = 0.5
+"""How often a peer that is waited for is looked at."""
 SAID_LENGTH = 200
 
 
 class PeerProcess:
     """`name` is for people. Raises Refused, one sentence, for whatever goes wrong; whoever made it closes it, which
-    ends the process and all that it started. It ends by itself when this process does."""
+    ends the process and all that it started. It ends when this process does."""
 
     def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
         self.name = name
@@ -44,6 +48,7 @@ class PeerProcess:
                 encoding="utf-8",
                 errors="replace",
                 start_new_session=True,
+                preexec_fn=bound_to_us(),
             )
         except OSError as error:
             self._said.close()
@@ -61,9 +66,9 @@ class PeerProcess:
         self._answered = False
         self._requests.put(json.dumps({"op": op, **arguments}) + "\n")
         try:
-            line = self._lines.get(timeout=timeout_s)
+            line = self._line(timeout_s)
         except queue.Empty:
-            raise Refused(f"{self.name} gave no answer to {op!r} within {timeout_s:g} s") from None
+            raise Refused(f"{self.name} gave no answer to {op!r} within {timeout_s:g} s{self._last_said()}") from None
         if line is None:
             raise self._ended(op)
         result = self._result(op, line)
@@ -119,6 +124,20 @@ class PeerProcess:
                 requests.write(request)
                 requests.flush()
 
+    def _line(self, timeout_s: float) -> str | None:
+        """None when the peer has ended, also while a child of its holds its output. Raises queue.Empty."""
+        ends = time.monotonic() + timeout_s
+        while True:
+            ended = self._process.poll() is not None
+            left = max(0.0, ends - time.monotonic())
+            try:
+                return self._lines.get(timeout=min(LOOK_S, left))
+            except queue.Empty:
+                if ended:
+                    return None
+                if left <= LOOK_S:
+                    raise
+
     def _result(self, op: str, line: str) -> Any:
         try:
             answer = json.loads(line)
@@ -127,15 +146,26 @@ class PeerProcess:
         if isinstance(answer, dict) and "ok" in answer:
             return answer["ok"]
         if isinstance(answer, dict) and "error" in answer:
-            raise Refused(f"{self.name} could not {op}: {one_line(str(answer['error']))[:SAID_LENGTH]}")
+            why = answer["error"]
+            said = one_line(why)[:SAID_LENGTH] if isinstance(why, str) and why.strip() else "it did not say why"
+            raise Refused(f"{self.name} could not {op}: {said}")
         raise Refused(f"{self.name} answered {op!r} with something else than was agreed: {line.strip()[:80]!r}")
 
     def _ended(self, op: str) -> Refused:
         try:
             status = self._process.wait(timeout=ENDS_S)
         except subprocess.TimeoutExpired:
-            return Refused(f"{self.name} closed its output when it was asked to {op}")
+            return Refused(f"{self.name} closed its output when it was asked to {op}{self._last_said()}")
+        return Refused(f"{self.name} {_how_it_ended(status)} when it was asked to {op}{self._last_said()}")
+
+    def _last_said(self) -> str:
+        """The last line on its stderr, in brackets."""
         self._said.seek(0)
         lines = [line.strip() for line in self._said.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        said = f" ({one_line(lines[-1])[:SAID_LENGTH]})" if lines else ""
-        return Refused(f"{self.name} ended with status {status} when it was asked to {op}{said}")
+        return f" ({one_line(lines[-1])[:SAID_LENGTH]})" if lines else ""
+
+
+def _how_it_ended(status: int) -> str:
+    if status >= 0:
+        return f"ended with status {status}"
+    return f"was killed by signal {-status}" + (" (out of memory?)" if status == -9 else "")

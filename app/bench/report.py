@@ -4,6 +4,7 @@ A bench is `run(bench: Bench) -> None`: it adds rows and targets. Exit status: 0
 could not run.
 """
 
+import errno
 import importlib.metadata
 import json
 import math
@@ -22,6 +23,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from app.streams import let_go_of
 from engine.errors import ParkdeckError
 
 Depth = Literal["quick", "default", "full"]
@@ -100,31 +102,50 @@ def run_bench(
     console: Console | None = None,
 ) -> int:
     """Run it, print it, return the exit status. A ParkdeckError is one sentence, a fault of ours its traceback on
-    stderr; both are COULD_NOT_RUN."""
-    console = console or Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
-    errors = Console(stderr=True)
+    stderr; both are COULD_NOT_RUN, as is a report that cannot be printed. Without a stderr nothing is told there."""
+    console = console or _Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    tell = _teller()
     bench = Bench(
-        name,
-        depth,
-        backend,
-        options or {},
-        words or {},
-        say=lambda line: errors.print(line, style="dim", markup=False, highlight=False),
+        name, depth, backend, options or {}, words or {}, say=lambda line: tell(line, style="dim", soft_wrap=False)
     )
+    said = None
     try:
         run(bench)
     except Exception as error:  # noqa: BLE001 - whatever it is, status 1 would say that a target was missed
         said = str(error) if isinstance(error, ParkdeckError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, ParkdeckError):
-            errors.print(traceback.format_exc(), markup=False, highlight=False, soft_wrap=True)
-        errors.print(f"{name} could not run: {said}", style="red", markup=False, highlight=False, soft_wrap=True)
+            tell(traceback.format_exc())
+        tell(f"{name} could not run: {said}", style="red")
+    try:
+        if said is None:
+            print_table(bench, console)
         if as_json:
-            print_json(bench, console.file, error=said)
+            print_json(bench, console.file, said)
+        console.file.flush()
+    except (OSError, UnicodeError) as error:
+        tell(f"the report of {name} could not be printed: {error}", style="red")
+        let_go_of(console.file)
         return COULD_NOT_RUN
-    print_table(bench, console)
-    if as_json:
-        print_json(bench, console.file)
-    return bench.status
+    return bench.status if said is None else COULD_NOT_RUN
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Rich would exit with the status of a missed target."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+def _teller() -> Callable[..., None]:
+    """Prints on stderr as long as that can be written."""
+    errors = _Console(stderr=True)
+
+    def tell(text: str, style: str | None = None, soft_wrap: bool = True) -> None:
+        try:
+            errors.print(text, style=style, markup=False, highlight=False, soft_wrap=soft_wrap)
+        except OSError:
+            let_go_of(errors.file)
+
+    return tell
 
 
 def print_table(bench: Bench, console: Console) -> None:
@@ -169,7 +190,17 @@ def as_object(bench: Bench, error: str | None = None) -> dict[str, Any]:
         ],
         "notes": bench.notes,
     }
-    return report if error is None else report | {"error": error}
+    told: dict[str, Any] = _of_characters(report if error is None else report | {"error": error})
+    return told
+
+
+def _of_characters(value: Any) -> Any:
+    """Half of a surrogate pair, as a name that is not UTF-8 has, is written as its escape."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_of_characters(name): _of_characters(one) for name, one in value.items()}
+    return [_of_characters(one) for one in value] if isinstance(value, list) else value
 
 
 def machine() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from types import TracebackType
 
 import psutil
 
+from app.bench.bound import bound_to_us
 from app.bench.spans import Reading
 from engine.errors import Refused
 from engine.workload.format import dump_workload
@@ -58,7 +59,11 @@ class Served:
         command = [sys.executable, "-m", "streamlit", "run", str(APP), "--server.port", str(port)]
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, env=_environment(os.environ, here, written, backend), stdout=output, stderr=subprocess.STDOUT
+                command,
+                env=_environment(os.environ, here, written, backend),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=bound_to_us(),
             )
         self._counted = psutil.Process(self._process.pid)
 

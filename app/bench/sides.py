@@ -10,6 +10,7 @@ from app.bench.peer_process import PeerProcess
 from app.bench.rig import AUTHOR, Rig
 from engine.errors import Refused
 from engine.geometry import KVDtype
+from engine.models.stated import shown
 from engine.turn import TurnId
 
 WARM = 1
@@ -18,6 +19,7 @@ QUIET_CPU = 0.25
 """Cores that an engine at rest may use; the system counts another process's time in ticks of 10 ms, one in LOOK_S."""
 LOOK_S = 0.05
 QUIETS_S = 3.0
+LONGEST_S = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +160,25 @@ class PeerSide:
         self._peer.ask("hold", kv=self._kv, prompts=self._text.prompts(case.turns, case.context))
 
     def decode(self, steps: int) -> float:
-        return float(self._peer.ask("decode", kv=self._kv, warm=WARM, steps=steps))
+        return self._seconds("decode", self._peer.ask("decode", kv=self._kv, warm=WARM, steps=steps))
 
     def release(self) -> None:
         self._peer.ask("release", kv=self._kv)
 
     def prefill(self, count: int, length: int, first: int) -> float:
-        return float(self._peer.ask("prefill", kv=self._kv, prompts=self._text.prompts(count, length, first)))
+        prompts = self._text.prompts(count, length, first)
+        return self._seconds("prefill", self._peer.ask("prefill", kv=self._kv, prompts=prompts))
 
     def cpu_seconds(self) -> float:
         return self._peer.cpu_seconds()
+
+    def _seconds(self, op: str, answer: object) -> float:
+        """Raises Refused for what is no time."""
+        if isinstance(answer, float | int) and not isinstance(answer, bool) and 0 < answer <= LONGEST_S:
+            return float(answer)
+        raise Refused(
+            f"{self.label} answered {op!r} with {shown(repr(answer))} where its seconds belong; check its version"
+        )
 
 
 def come_to_rest(sides: Sequence[Side]) -> None:

@@ -8,17 +8,17 @@ from types import TracebackType
 
 import psutil
 
+from app.bench.bound import bound_to_us
+
 BURN = """
-import ctypes, os, signal, sys
+import os
 parent = os.getppid()
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 print(flush=True)
 while os.getppid() == parent:
     for _ in range(10**5):
         pass
 """
-"""Ends when the bench has ended, however that came about: Linux kills it (PR_SET_PDEATHSIG), also while it is held."""
+"""Ends when the bench has ended, also where nothing binds it to the bench."""
 
 
 class Burners:
@@ -26,7 +26,8 @@ class Burners:
 
     def __init__(self, count: int) -> None:
         command = [sys.executable, "-c", BURN]
-        self._processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
+        bind = bound_to_us()
+        self._processes = [subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=bind) for _ in range(count)]
         for process in self._processes:
             assert process.stdout is not None
             process.stdout.readline()

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from app.bench.bound import bound_to_us
 from engine.errors import Refused
 
 MOST_S = 300.0
@@ -25,16 +26,20 @@ class Start:
 
 
 def start_over(folder: Path, backend: str) -> Start:
-    """Raises Refused when the process fails, with the end of what it printed."""
+    """Raises Refused when the process fails, with the end of what it printed, or takes too long."""
     before = _files(folder)
-    done = subprocess.run(
-        [sys.executable, "-m", "app.bench.step_start", backend],
-        env=os.environ | {"NUMBA_CACHE_DIR": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=MOST_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "app.bench.step_start", backend],
+            env=os.environ | {"NUMBA_CACHE_DIR": str(folder)},
+            capture_output=True,
+            text=True,
+            timeout=MOST_S,
+            check=False,
+            preexec_fn=bound_to_us(),
+        )
+    except subprocess.TimeoutExpired:
+        raise Refused(f"a start of its own took longer than {MOST_S:g} s; let the machine come to rest") from None
     if done.returncode:
         raise Refused(f"a start of its own ended with status {done.returncode}: {done.stderr[-2000:].strip()}")
     told = json.loads(done.stdout.splitlines()[-1])

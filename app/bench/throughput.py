@@ -122,7 +122,7 @@ def run(bench: Bench) -> None:
 
 def _asked_peer(bench: Bench) -> Peer | None:
     """Raises Refused for options that do not go together."""
-    if bench.backend != "torch":
+    if bench.backend not in ("auto", "torch"):
         raise Refused("throughput measures the torch backend; compare it with vLLM by --against vllm")
     name = bench.words.get("against")
     if name is None and "peer-python" in bench.words:

@@ -76,11 +76,14 @@ class CachedModel:
 
 
 def file_key(path: Path) -> str:
-    """Tells this version of a file from all others, from its path, size, time and first 4 MiB."""
+    """Tells this version of a file from all others, from its path, size, time and first 4 MiB. In the cache the path is
+    the one there, so that a cache may be copied or mounted elsewhere, also where nothing can be written."""
     stat = path.stat()
     with path.open("rb") as file:
         head = hashlib.sha256(file.read(_HEADER_BYTES)).hexdigest()
-    stated = json.dumps([FORMAT, str(path.resolve()), stat.st_size, stat.st_mtime_ns, head])
+    place, root = path.resolve(), cache_dir().resolve()
+    place = place.relative_to(root) if place.is_relative_to(root) else place
+    stated = json.dumps([FORMAT, str(place), stat.st_size, stat.st_mtime_ns, head])
     return hashlib.sha256(stated.encode()).hexdigest()[:16]
 
 

