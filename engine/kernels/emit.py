@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 from llvmlite.binding import get_host_cpu_features
-from numba.core import cgutils, types
+from numba.core import cgutils, config, types
 
 F16 = ir.HalfType()
 F32 = ir.FloatType()
@@ -21,8 +21,9 @@ I64 = ir.IntType(64)
 LANES = 16
 """Floats in one vector of the kernels; LLVM splits it into what the machine has (2 AVX2, 1 AVX-512, 4 NEON)."""
 
-REGISTER = 16 if get_host_cpu_features().get("avx512f") else 8
-"""Floats in one register: where sums must stay in registers, code is written in vectors of this size."""
+REGISTER = 16 if not config.CPU_NAME and get_host_cpu_features().get("avx512f") else 8
+"""Floats in one register: where sums must stay in registers, code is written in vectors of this size. 8 where numba is
+told to compile for another CPU than this one."""
 
 _ROUND = 12582912.0
 """1.5 x 2^23: adding and subtracting it rounds a small float to the nearest integer."""
