@@ -87,18 +87,18 @@ class GridRunner:
         with self._lock:
             if self._state.running:
                 raise Refused(f"a grid runs already, started by {self._state.author}; wait for it or cancel it")
-            todo = [index for index, cell in enumerate(grid.cells) if cell.setup is not None]
-            if not todo:
+            able = [index for index, cell in enumerate(grid.cells) if cell.setup is not None]
+            if not able:
                 raise Refused(f"no cell of this grid can be run: {grid.cells[0].problem}")
             outcomes = tuple(None if cell.setup else Outcome(None, cell.problem) for cell in grid.cells)
             self._state = GridState(self._state.number + 1, grid, outcomes, True, author)
-            workers = min(self._workers, len(todo))
-            self._run = run = _Run(grid, todo, workers, self._s_per_step)
+            workers = min(self._workers, len(able))
+            self._run = run = _Run(grid, able, workers, self._s_per_step)
             for number in range(workers):
                 threading.Thread(
                     target=self._work, args=(run,), name=f"parkdeck-grid-{number + 1}", daemon=True
                 ).start()
-        return f"Running {counted(len(todo), 'cell')} on the twin."
+        return f"Running {counted(len(able), 'cell')} on the twin."
 
     def cancel(self) -> str:
         run = self._run
@@ -171,7 +171,7 @@ class GridRunner:
 class _Run:
     """What the threads of one grid share."""
 
-    def __init__(self, grid: Grid, todo: Sequence[int], workers: int, s_per_step: float) -> None:
+    def __init__(self, grid: Grid, able: Sequence[int], workers: int, s_per_step: float) -> None:
         self.grid = grid
         self.working = workers
         self.began = monotonic()
@@ -180,15 +180,15 @@ class _Run:
         self._workers = workers
         self._s_per_step = s_per_step
         self._lock = threading.Lock()
-        self._todo = list(todo)
+        self._left = list(able)
         self._opened: list[CellWorker] = []
-        self._cost = {index: steps_of(setup) for index in todo if (setup := grid.cells[index].setup) is not None}
-        self._share = dict.fromkeys(todo, 0.0)
+        self._cost = {index: steps_of(setup) for index in able if (setup := grid.cells[index].setup) is not None}
+        self._share = dict.fromkeys(able, 0.0)
         self._spent_s = self._spent_steps = 0.0
 
     def take(self) -> int | None:
         with self._lock:
-            return self._todo.pop(0) if self._todo and not self.cancelled.is_set() else None
+            return self._left.pop(0) if self._left and not self.cancelled.is_set() else None
 
     def tell(self, index: int, share: float) -> None:
         self._share[index] = share
