@@ -72,7 +72,7 @@ class Weights(NamedTuple):
 
 class Scratch(NamedTuple):
     """Flat float32, for a fixed number of rows; `attend` is (workers, scratch_floats), `counters` int64, APART for each
-    pass of a call."""
+    pass of a call; `wide` is what `linear` takes."""
 
     residual: np.ndarray
     normed: np.ndarray
@@ -80,6 +80,7 @@ class Scratch(NamedTuple):
     attended: np.ndarray
     inner: np.ndarray
     attend: np.ndarray
+    wide: np.ndarray
     counters: np.ndarray
 
 
@@ -138,7 +139,6 @@ def forward(tokens, positions, turns, table, work, cos, sin, shape, sizes, weigh
     """
     hidden = shape.hidden_padded
     rows = tokens.size
-    workers = scratch.attend.shape[0]
     counters = scratch.counters
     counters[:] = 0
     width = (shape.heads + 2 * shape.kv_heads) * shape.padded
@@ -149,7 +149,7 @@ def forward(tokens, positions, turns, table, work, cos, sin, shape, sizes, weigh
         _normalise(scratch.residual, 0, rows, shape, weights.input_norm, layer * hidden, scratch.normed)
         linear(
             scratch.normed, work.rows, hidden, weights.qkv, layer * width * hidden, weights.qkv_scale, weights.qkv_bias,
-            layer * width, width, scratch.qkv, workers, counters, turn,
+            layer * width, width, scratch.qkv, scratch.wide, counters, turn,
         )  # fmt: skip
         store(
             scratch.qkv, width, rows, positions, turns, table, shape.heads, shape.kv_heads, shape.dim,
@@ -164,20 +164,20 @@ def forward(tokens, positions, turns, table, work, cos, sin, shape, sizes, weigh
         join_spans(work.splits, shape.heads, shape.padded, work.slots, scratch.attended)
         linear_add(
             scratch.attended, work.rows, out_width, weights.out, layer * hidden * out_width, weights.out_scale,
-            layer * hidden, hidden, scratch.residual, workers, counters, turn + 2 * APART,
+            layer * hidden, hidden, scratch.residual, scratch.wide, counters, turn + 2 * APART,
         )  # fmt: skip
         _normalise(scratch.residual, 0, rows, shape, weights.post_norm, layer * hidden, scratch.normed)
         gated(
             scratch.normed, work.rows, hidden, weights.gate_up, layer * 2 * shape.inner * hidden, weights.gate_up_scale,
-            layer * 2 * shape.inner, shape.inner, scratch.inner, workers, counters, turn + 3 * APART,
+            layer * 2 * shape.inner, shape.inner, scratch.inner, scratch.wide, counters, turn + 3 * APART,
         )  # fmt: skip
         linear_add(
             scratch.inner, work.rows, shape.inner, weights.down, layer * hidden * shape.inner, weights.down_scale,
-            layer * hidden, hidden, scratch.residual, workers, counters, turn + 4 * APART,
+            layer * hidden, hidden, scratch.residual, scratch.wide, counters, turn + 4 * APART,
         )  # fmt: skip
     if logits.size > 0:
         _normalise(scratch.residual, first, rows - first, shape, weights.final_norm, 0, scratch.normed)
         linear(
             scratch.normed, work.ended, hidden, weights.head, 0, weights.head_scale, weights.no_bias, 0,
-            shape.vocab_padded, logits, workers, counters, shape.layers * PASSES * APART,
+            shape.vocab_padded, logits, scratch.wide, counters, shape.layers * PASSES * APART,
         )  # fmt: skip

@@ -25,10 +25,21 @@ cycles' latency keep busy; MOST_PAIRED rows take two tiles at once for the same 
 MOST_PAIRED = 6 if REGISTER == LANES else 3
 """With registers of sixteen there is room for the sums of twice as many rows."""
 
+_SIDE_BY_SIDE = 2 if MOST_PAIRED == MOST_ROWS else 1
+"""Tiles that six rows take at once."""
+
 _COST = {1: 28, 2: 29, 3: 37, 4: 40, 5: 52, 6: 52} if REGISTER == LANES else {1: 22, 2: 26, 3: 43, 4: 48, 5: 50, 6: 58}
 """What a pass over weights in the cache takes, by rows: microseconds for 576 x 1536 on two cores, AVX-512 or AVX2."""
 
 _UNROLL = 4
+
+WIDENED_FROM = 48
+"""Rows from which int8 weights are made float32 once for all rows of a strip instead of once for each block of six."""
+
+
+def wide_floats(inputs: int) -> int:
+    """What each worker needs to keep two tiles of float32 weights."""
+    return 2 * inputs * LANES
 
 
 @cache
@@ -131,6 +142,27 @@ def _tile_gated(typing_context, rows, x, x_at, inputs, w, gate_at, up_at, scale,
 
 
 @intrinsic
+def _widen(typing_context, w, first, count, wide, at):
+    """wide[at : at + count] = w[first : first + count]; count is a multiple of 64."""
+    signature = types.void(w, first, count, wide, at)
+
+    def codegen(context, builder, sig, args):
+        e = Emitter(context, builder, sig, args)
+        w, first, count, wide, at = e.args
+
+        def some(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            for step in range(_UNROLL):
+                lane = builder.add(builder.mul(index, e.count(_UNROLL * LANES)), e.count(step * LANES))
+                e.store(e.widen(w, builder.add(first, lane), sig.args[0].dtype, LANES), wide, builder.add(at, lane))
+            return carried
+
+        e.loop(builder.sdiv(count, e.count(_UNROLL * LANES)), [], some)
+        return e.done()
+
+    return signature, codegen
+
+
+@intrinsic
 def rms_norm(typing_context, x, x_at, padded, count, weight, w_at, eps, y, y_at):
     """y = x / sqrt(mean(x^2) + eps) x weight over `padded` floats (a multiple of 16) of which `count` are real."""
     signature = types.void(x, x_at, padded, count, weight, w_at, eps, y, y_at)
@@ -198,54 +230,86 @@ def _two(rows, x, x_at, inputs, w, w_at, scale, s_at, add, add_at, add_step, y, 
 
 
 @njit(nogil=True, cache=True)
-def _strip(tile, tiles, x, blocks, inputs, w, w_at, scale, s_at, add, add_at, add_step, outputs, y):
+def _sixes(blocks, wide):
+    """How many blocks of six, which come first, to compute with widened weights."""
+    if wide.size == 0 or blocks.shape[0] * MOST_ROWS < WIDENED_FROM:
+        return 0
+    count = 0
+    while count < blocks.shape[0] and blocks[count, 1] == MOST_ROWS:
+        count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _strip(tile, tiles, x, blocks, inputs, w, w_at, scale, s_at, add, add_at, add_step, outputs, y, wide):
     """All rows and the tiles `tile`, `tile` + 1 (if there is one)."""
     pair = tile + 1 < tiles
+    size = inputs * LANES
+    sixes = _sixes(blocks, wide) if pair else 0
+    if sixes > 0:
+        _widen(w, w_at + tile * size, 2 * size, wide, 0)
+        for t in range(0, 2, _SIDE_BY_SIDE):
+            for i in range(sixes):
+                row, lanes = blocks[i, 0], (tile + t) * LANES
+                _tiles(
+                    6, _SIDE_BY_SIDE, x, row * inputs, inputs, wide, t * size, scale, s_at + lanes,
+                    add, add_at + row * add_step + lanes, add_step, y, row * outputs + lanes, outputs,
+                )  # fmt: skip
     for t in range(tile, min(tile + 2, tiles)):
-        for i in range(blocks.shape[0]):
+        for i in range(sixes, blocks.shape[0]):
             row, rows = blocks[i, 0], blocks[i, 1]
             if rows > MOST_PAIRED or not pair:
                 _one(
-                    rows, x, row * inputs, inputs, w, w_at + t * inputs * LANES, scale, s_at + t * LANES,
+                    rows, x, row * inputs, inputs, w, w_at + t * size, scale, s_at + t * LANES,
                     add, add_at + row * add_step + t * LANES, add_step, y, row * outputs + t * LANES, outputs,
                 )  # fmt: skip
             elif t == tile:
                 _two(
-                    rows, x, row * inputs, inputs, w, w_at + t * inputs * LANES, scale, s_at + t * LANES,
+                    rows, x, row * inputs, inputs, w, w_at + t * size, scale, s_at + t * LANES,
                     add, add_at + row * add_step + t * LANES, add_step, y, row * outputs + t * LANES, outputs,
                 )  # fmt: skip
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def linear(x, blocks, inputs, w, w_at, scale, bias, s_at, outputs, y, workers, counters, turn):
+def linear(x, blocks, inputs, w, w_at, scale, bias, s_at, outputs, y, wide, counters, turn):
     """y (rows, outputs) = x w^T + bias. `blocks`: the rows, as `row_blocks` cuts them; `w_at`, `s_at`: where this
-    layer begins in w and in scale and bias; counters[turn]: 0, this pass's counter."""
+    layer begins in w and in scale and bias; `wide` float32 (workers, `wide_floats`), or (workers, 0) where w is float32
+    already; counters[turn]: 0, this pass's counter."""
     tiles = outputs // LANES
-    for _worker in prange(workers):
+    for worker in prange(wide.shape[0]):
         tile = 2 * take(counters, turn)
         while tile < tiles:
-            _strip(tile, tiles, x, blocks, inputs, w, w_at, scale, s_at, bias, s_at, 0, outputs, y)
+            _strip(tile, tiles, x, blocks, inputs, w, w_at, scale, s_at, bias, s_at, 0, outputs, y, wide[worker])
             tile = 2 * take(counters, turn)
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def linear_add(x, blocks, inputs, w, w_at, scale, s_at, outputs, y, workers, counters, turn):
+def linear_add(x, blocks, inputs, w, w_at, scale, s_at, outputs, y, wide, counters, turn):
     """y (rows, outputs) += x w^T. Arguments as in `linear`."""
     tiles = outputs // LANES
-    for _worker in prange(workers):
+    for worker in prange(wide.shape[0]):
         tile = 2 * take(counters, turn)
         while tile < tiles:
-            _strip(tile, tiles, x, blocks, inputs, w, w_at, scale, s_at, y, 0, outputs, outputs, y)
+            _strip(tile, tiles, x, blocks, inputs, w, w_at, scale, s_at, y, 0, outputs, outputs, y, wide[worker])
             tile = 2 * take(counters, turn)
 
 
 @njit(nogil=True, cache=True)
-def _gated_tile(tile, x, blocks, inputs, w, w_at, scale, s_at, outputs, y):
+def _gated_tile(tile, x, blocks, inputs, w, w_at, scale, s_at, outputs, y, wide):
     """All rows of one tile of gate and of up."""
-    gate = w_at + tile * inputs * LANES
+    size = inputs * LANES
+    gate = w_at + tile * size
     up = gate + inputs * outputs
     s = s_at + tile * LANES
-    for i in range(blocks.shape[0]):
+    sixes = _sixes(blocks, wide)
+    if sixes > 0:
+        _widen(w, gate, size, wide, 0)
+        _widen(w, up, size, wide, size)
+    for i in range(sixes):
+        row = blocks[i, 0]
+        at = row * outputs + tile * LANES
+        _tile_gated(6, x, row * inputs, inputs, wide, 0, size, scale, s, s + outputs, y, at, outputs)
+    for i in range(sixes, blocks.shape[0]):
         row, rows = blocks[i, 0], blocks[i, 1]
         at = row * outputs + tile * LANES
         if rows == 6:
@@ -263,12 +327,12 @@ def _gated_tile(tile, x, blocks, inputs, w, w_at, scale, s_at, outputs, y):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def gated(x, blocks, inputs, w, w_at, scale, s_at, outputs, y, workers, counters, turn):
+def gated(x, blocks, inputs, w, w_at, scale, s_at, outputs, y, wide, counters, turn):
     """y (rows, outputs) = silu(x gate^T) x (x up^T); w holds gate, then up, each (outputs, inputs). Arguments as in
     `linear`."""
     tiles = outputs // LANES
-    for _worker in prange(workers):
+    for worker in prange(wide.shape[0]):
         tile = take(counters, turn)
         while tile < tiles:
-            _gated_tile(tile, x, blocks, inputs, w, w_at, scale, s_at, outputs, y)
+            _gated_tile(tile, x, blocks, inputs, w, w_at, scale, s_at, outputs, y, wide[worker])
             tile = take(counters, turn)

@@ -15,6 +15,7 @@ from engine.geometry import BLOCK_SIZE
 from engine.kernels.attend import scratch_floats
 from engine.kernels.attend_tile import TILE
 from engine.kernels.forward import Blocks, Scratch, Shape, attention_sizes, counter_values, forward
+from engine.kernels.linear import wide_floats
 from engine.models.progress import Progress, Report, silent
 
 PIECE = 128
@@ -44,7 +45,7 @@ class CpuExecutor:
         self._sizes = attention_sizes(self._shape)
         self._weights = pack_weights(model, self._shape, exact, self._report)
         self._rope = RopeTable(model.config.rope, model.config.head_dim, model.config.max_context, self.device)
-        self._scratch = _scratch(self._shape)
+        self._scratch = _scratch(self._shape, exact)
         self._outliers = OutlierWatch(model.config.layers)
 
     @property
@@ -129,13 +130,14 @@ class CpuExecutor:
         return logits.reshape(wanted, self._shape.vocab_padded)[:, : self.config.vocab_size]
 
 
-def _scratch(shape: Shape) -> Scratch:
+def _scratch(shape: Shape, exact: bool) -> Scratch:
     """Made by torch, which aligns to cache lines."""
 
     def floats(per_row: int) -> np.ndarray:
         return torch.zeros(PIECE * per_row).numpy()
 
     group = shape.heads // shape.kv_heads
+    longest = max(shape.hidden_padded, shape.heads * shape.padded, shape.inner)
     return Scratch(
         residual=floats(shape.hidden_padded),
         normed=floats(shape.hidden_padded),
@@ -143,6 +145,7 @@ def _scratch(shape: Shape) -> Scratch:
         attended=floats(shape.heads * shape.padded),
         inner=floats(shape.inner),
         attend=torch.zeros(numba.get_num_threads(), scratch_floats(group, shape.padded)).numpy(),
+        wide=torch.zeros(numba.get_num_threads(), 0 if exact else wide_floats(longest)).numpy(),
         counters=torch.zeros(counter_values(shape.layers), dtype=torch.int64).numpy(),
     )
 

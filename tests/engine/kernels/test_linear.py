@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from engine.kernels.linear import MOST_ROWS, gated, linear, linear_add, rms_norm, row_blocks
+from engine.kernels.linear import MOST_ROWS, gated, linear, linear_add, rms_norm, row_blocks, wide_floats
 
 
 def _tiles(w: np.ndarray) -> np.ndarray:
@@ -16,9 +16,9 @@ def _weights(rng: np.random.Generator, kind: type, outputs: int, inputs: int) ->
     return rng.integers(-127, 128, (outputs, inputs)).astype(kind)
 
 
-def fresh() -> tuple[int, np.ndarray, int]:
-    """Three workers and a counter of their own."""
-    return 3, np.zeros(1, np.int64), 0
+def fresh(wide: int = wide_floats(576)) -> tuple[np.ndarray, np.ndarray, int]:
+    """Three workers that may widen, and a counter of their own."""
+    return np.full((3, wide), np.nan, np.float32), np.zeros(1, np.int64), 0
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.float32])
@@ -66,6 +66,7 @@ def test_a_row_has_the_same_bits_in_any_place_batch_and_block(kind: type) -> Non
         return [y, added, through]
 
     full = run(x, row_blocks(64))
+    assert np.array_equal(row_blocks(64)[:4, 1], [6, 6, 6, 6])
     for size in range(1, MOST_ROWS + 1):
         for first in (0, 1, 5, 64 - size):
             part = slice(first, first + size)
