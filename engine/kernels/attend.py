@@ -20,12 +20,17 @@ from engine.kernels.attend_tile import (
     score,
     soften,
     widen,
+    widen_turned,
 )
 from engine.kernels.compiled import njit
+from engine.kernels.emit import LANES, REGISTER
 from engine.kernels.share import take
 from engine.kernels.sizes import size
 
-GROUP = 4
+TURNED = REGISTER == LANES
+"""Whether rows that share a tile have its keys turned: that needs registers for eight sums of sixteen tokens each."""
+
+GROUP = 8 if TURNED else 4
 """Consecutive rows of one turn that share the widening of a tile."""
 
 SPAN = 256
@@ -115,6 +120,24 @@ def _queries(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def _rows(
+    start, qkv, width, first, count, head, positions, scales, k_scale, v_scale, k_step, sizes, s, k_tile, v_tile,
+    weights, records,
+):  # fmt: skip
+    """One widened tile for the rows that reach it."""
+    padded, group = size(sizes, "padded"), size(sizes, "group")
+    of_row = group * record_size(padded)
+    for row in range(count):
+        if positions[first + row] >= start:
+            row_at = (first + row) * width + head * group * padded
+            _queries(
+                row_at, s, k_tile, k_step, s, v_tile, padded, padded, qkv, s, weights,
+                min(TILE, positions[first + row] + 1 - start), scales, k_scale, v_scale, records + row * of_row, sizes,
+                -1, -1,
+            )  # fmt: skip
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def _tile(
     start, tokens, qkv, width, first, count, head, positions, kv, kv_at, kv_next, scales, k_scale, v_step, sizes, s,
     k_tile, v_tile, weights, records,
@@ -133,17 +156,19 @@ def _tile(
     if kv_next >= 0:
         prefetch(kv, kv_next, TILE * dim)
         prefetch(kv, kv_next + v_step * dim, TILE * dim)
-    widen(kv, kv_at, tokens, dim, s, k_tile, padded)
     widen(kv, kv_at + v_step * dim, tokens, dim, s, v_tile, padded)
-    of_row = group * record_size(padded)
-    for row in range(count):
-        if positions[first + row] >= start:
-            row_at = (first + row) * width + head * group * padded
-            _queries(
-                row_at, s, k_tile, padded, s, v_tile, padded, padded, qkv, s, weights,
-                min(TILE, positions[first + row] + 1 - start), scales, k_scale, v_scale, records + row * of_row, sizes,
-                -1, -1,
-            )  # fmt: skip
+    if TURNED and dim % LANES == 0:
+        widen_turned(kv, kv_at, dim, s, k_tile)
+        _rows(
+            start, qkv, width, first, count, head, positions, scales, k_scale, v_scale, None, sizes, s, k_tile, v_tile,
+            weights, records,
+        )  # fmt: skip
+        return
+    widen(kv, kv_at, tokens, dim, s, k_tile, padded)
+    _rows(
+        start, qkv, width, first, count, head, positions, scales, k_scale, v_scale, padded, sizes, s, k_tile, v_tile,
+        weights, records,
+    )  # fmt: skip
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -65,6 +65,44 @@ def widen(typing_context, kv, kv_at, tokens, dim, tile, tile_at, padded):
 
 
 @intrinsic
+def widen_turned(typing_context, kv, kv_at, dim, tile, tile_at):
+    """Store the 16 rows of `dim` values, a multiple of 16, as float32 with the tokens of one value side by side."""
+    signature = types.void(kv, kv_at, dim, tile, tile_at)
+
+    def codegen(context, builder, sig, args):
+        e = Emitter(context, builder, sig, args)
+        kv, kv_at, dim, tile, tile_at = e.args
+        kind = sig.args[0].dtype
+
+        def square(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            step = builder.mul(index, e.count(LANES))
+            rows = [builder.add(kv_at, builder.add(step, builder.mul(dim, e.count(t)))) for t in range(TILE)]
+            columns = _turned(e, [e.widen(kv, row, kind, LANES) for row in rows])
+            for d, column in enumerate(columns):
+                e.store(column, tile, builder.add(tile_at, builder.mul(builder.add(step, e.count(d)), e.count(TILE))))
+            return carried
+
+        e.loop(builder.sdiv(dim, e.count(LANES)), [], square)
+        return e.done()
+
+    return signature, codegen
+
+
+def _turned(e: Emitter, rows: list[ir.Value]) -> list[ir.Value]:
+    """Sixteen vectors of sixteen, transposed: squares change places, from halves down to single values."""
+    size = LANES // 2
+    while size:
+        low = [i if i & size == 0 else LANES + i - size for i in range(LANES)]
+        high = [i + size if i & size == 0 else LANES + i for i in range(LANES)]
+        rows = [
+            e.shuffle(rows[i], rows[i + size], low) if i & size == 0 else e.shuffle(rows[i - size], rows[i], high)
+            for i in range(LANES)
+        ]
+        size //= 2
+    return rows
+
+
+@intrinsic
 def prefetch(typing_context, kv, at, count):
     """Ask for `count` values from `at` on, a whole number of cache lines or a little more."""
     signature = types.void(kv, at, count)
@@ -96,36 +134,65 @@ def _four_sums(e: Emitter, sums: list[ir.Value]) -> ir.Value:
     return e.b.fadd(e.shuffle(twos, twos, [0, 2, 4, 6]), e.shuffle(twos, twos, [1, 3, 5, 7]))
 
 
+def _score_rows(e: Emitter, queries: int, kind: types.Type) -> None:
+    """Vectors of eight values of a key, for four tokens at a time."""
+    _, q, q_at, q_step, keys, k_at, k_step, dims, state, weights_at = e.args
+    asked = [e.at(q, e.b.add(q_at, e.b.mul(q_step, e.count(g)))) for g in range(queries)]
+    for first in range(0, TILE, _QUARTER):
+        tokens = range(first, first + _QUARTER)
+        rows = [e.at(keys, e.b.add(k_at, e.b.mul(k_step, e.count(t)))) for t in tokens]
+
+        def body(index: ir.Value, sums: list[ir.Value], rows: list[ir.Value] = rows) -> list[ir.Value]:
+            step = e.b.mul(index, e.count(_HALF))
+            values = [e.load_f32(query, step, _HALF) for query in asked]
+            for t, row in enumerate(rows):
+                key = e.widen(row, step, kind, _HALF)
+                for g, value in enumerate(values):
+                    at = g * _QUARTER + t
+                    sums[at] = e.fma(value, key, sums[at])
+            return sums
+
+        zeros = [e.fill(0.0, _HALF)] * (queries * _QUARTER)
+        sums = e.loop(e.b.sdiv(dims, e.count(_HALF)), zeros, body)
+        for g in range(queries):
+            four = _four_sums(e, sums[g * _QUARTER : (g + 1) * _QUARTER])
+            e.store(four, state, e.b.add(weights_at, e.count(g * TILE + first)))
+
+
+def _score_turned(e: Emitter, queries: int) -> None:
+    """Vectors of sixteen tokens. Each score is the sum of the same eight sums in the same order as by `_score_rows`."""
+    _, q, q_at, q_step, keys, k_at, _, dims, state, weights_at = e.args
+    asked = [e.at(q, e.b.add(q_at, e.b.mul(q_step, e.count(g)))) for g in range(queries)]
+
+    def body(index: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        for lane in range(_HALF):
+            step = e.b.add(e.b.mul(index, e.count(_HALF)), e.count(lane))
+            key = e.load_f32(keys, e.b.add(k_at, e.b.mul(step, e.count(TILE))), TILE)
+            for g, query in enumerate(asked):
+                at = g * _HALF + lane
+                sums[at] = e.fma(e.splat(e.load_scalar(query, step), TILE), key, sums[at])
+        return sums
+
+    sums = e.loop(e.b.sdiv(dims, e.count(_HALF)), [e.fill(0.0, TILE)] * (queries * _HALF), body)
+    for g in range(queries):
+        of = sums[g * _HALF : (g + 1) * _HALF]
+        fours = [e.b.fadd(of[lane], of[lane + 4]) for lane in range(4)]
+        total = e.b.fadd(e.b.fadd(fours[0], fours[2]), e.b.fadd(fours[1], fours[3]))
+        e.store(total, state, e.b.add(weights_at, e.count(g * TILE)))
+
+
 @intrinsic(prefer_literal=True)
 def score(typing_context, queries, q, q_at, q_step, keys, k_at, k_step, dims, state, weights_at):
     """weights (queries, 16) = q . k for `queries` (literal) queries `q_step` apart and the 16 tokens of a tile, whose
-    keys lie `k_step` apart; `dims`: a multiple of 8."""
+    keys lie `k_step` apart, or as `widen_turned` stores them where that is None; `dims`: a multiple of 8."""
     signature = types.void(queries, q, q_at, q_step, keys, k_at, k_step, dims, state, weights_at)
 
     def codegen(context, builder, sig, args):
         e = Emitter(context, builder, sig, args)
-        _, q, q_at, q_step, keys, k_at, k_step, dims, state, weights_at = e.args
-        queries, kind = sig.args[0].literal_value, sig.args[4].dtype
-        asked = [e.at(q, builder.add(q_at, builder.mul(q_step, e.count(g)))) for g in range(queries)]
-        for first in range(0, TILE, _QUARTER):
-            tokens = range(first, first + _QUARTER)
-            rows = [e.at(keys, builder.add(k_at, builder.mul(k_step, e.count(t)))) for t in tokens]
-
-            def body(index: ir.Value, sums: list[ir.Value], rows: list[ir.Value] = rows) -> list[ir.Value]:
-                step = builder.mul(index, e.count(_HALF))
-                values = [e.load_f32(query, step, _HALF) for query in asked]
-                for t, row in enumerate(rows):
-                    key = e.widen(row, step, kind, _HALF)
-                    for g, value in enumerate(values):
-                        at = g * _QUARTER + t
-                        sums[at] = e.fma(value, key, sums[at])
-                return sums
-
-            zeros = [e.fill(0.0, _HALF)] * (queries * _QUARTER)
-            sums = e.loop(builder.sdiv(dims, e.count(_HALF)), zeros, body)
-            for g in range(queries):
-                four = _four_sums(e, sums[g * _QUARTER : (g + 1) * _QUARTER])
-                e.store(four, state, builder.add(weights_at, e.count(g * TILE + first)))
+        if sig.args[6] == types.none:
+            _score_turned(e, sig.args[0].literal_value)
+        else:
+            _score_rows(e, sig.args[0].literal_value, sig.args[4].dtype)
         return e.done()
 
     return signature, codegen
