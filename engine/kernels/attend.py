@@ -8,6 +8,7 @@ prefill chunk.
 
 from numba import prange
 
+from engine.kernels.attend_load import prefetch, widen, widen_turned
 from engine.kernels.attend_tile import (
     LOWEST,
     MOST_QUERIES,
@@ -15,12 +16,9 @@ from engine.kernels.attend_tile import (
     finish,
     gather,
     merge,
-    prefetch,
     record_floats,
     score,
     soften,
-    widen,
-    widen_turned,
 )
 from engine.kernels.compiled import njit
 from engine.kernels.emit import LANES, REGISTER

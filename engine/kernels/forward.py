@@ -7,7 +7,8 @@ import numpy as np
 from engine.kernels.attend import attend, join_spans
 from engine.kernels.compiled import njit
 from engine.kernels.emit import LANES
-from engine.kernels.linear import gated, linear, linear_add, rms_norm
+from engine.kernels.linear import gated, linear, linear_add
+from engine.kernels.norm import rms_norm
 from engine.kernels.share import APART
 from engine.kernels.sizes import compiled_in
 from engine.kernels.store import store

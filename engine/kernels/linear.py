@@ -6,30 +6,19 @@ over the inputs in ascending order, times its scale, plus its bias: the same bit
 it, however they are grouped and however many threads work.
 """
 
-from functools import cache
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import prange, types
 from numba.extending import intrinsic
 
 from engine.kernels.compiled import njit
-from engine.kernels.emit import F32, LANES, REGISTER, Emitter
+from engine.kernels.emit import LANES, REGISTER, Emitter
+from engine.kernels.rows import MOST_PAIRED, MOST_ROWS
 from engine.kernels.share import take
-
-MOST_ROWS = 6
-"""Rows that share one pass over a tile of weights: 6 x 16 sums fill the twelve registers that two multipliers of five
-cycles' latency keep busy; MOST_PAIRED rows take two tiles at once for the same reason."""
-
-MOST_PAIRED = 6 if REGISTER == LANES else 3
-"""With registers of sixteen there is room for the sums of twice as many rows."""
 
 _SIDE_BY_SIDE = 2 if MOST_PAIRED == MOST_ROWS else 1
 """Tiles that six rows take at once."""
-
-_COST = {1: 28, 2: 29, 3: 37, 4: 40, 5: 52, 6: 52} if REGISTER == LANES else {1: 22, 2: 26, 3: 43, 4: 48, 5: 50, 6: 58}
-"""What a pass over weights in the cache takes, by rows: microseconds for 576 x 1536 on two cores, AVX-512 or AVX2."""
 
 _UNROLL = 4
 
@@ -40,19 +29,6 @@ WIDENED_FROM = 48
 def wide_floats(inputs: int) -> int:
     """What each worker needs to keep two tiles of float32 weights."""
     return 2 * inputs * LANES
-
-
-@cache
-def row_blocks(rows: int) -> np.ndarray:
-    """int64 (blocks, 2): first row and rows, 1 to MOST_ROWS, of the cheapest way to cut `rows` rows; many first."""
-    cheapest: list[tuple[int, list[int]]] = [(0, [])]
-    for total in range(1, rows + 1):
-        ways = ((cheapest[total - n][0] + cost, n) for n, cost in _COST.items() if n <= total)
-        cost, last = min(ways)
-        cheapest.append((cost, [*cheapest[total - last][1], last]))
-    sizes = sorted(cheapest[rows][1], reverse=True)
-    starts = np.cumsum([0, *sizes[:-1]])
-    return np.stack([starts[: len(sizes)], sizes], axis=1).astype(np.int64)
 
 
 def _products(
@@ -157,38 +133,6 @@ def _widen(typing_context, w, first, count, wide, at):
             return carried
 
         e.loop(builder.sdiv(count, e.count(_UNROLL * LANES)), [], some)
-        return e.done()
-
-    return signature, codegen
-
-
-@intrinsic
-def rms_norm(typing_context, x, x_at, padded, count, weight, w_at, eps, y, y_at):
-    """y = x / sqrt(mean(x^2) + eps) x weight over `padded` floats (a multiple of 16) of which `count` are real."""
-    signature = types.void(x, x_at, padded, count, weight, w_at, eps, y, y_at)
-
-    def codegen(context, builder, sig, args):
-        e = Emitter(context, builder, sig, args)
-        x, x_at, padded, count, weight, w_at, eps, y, y_at = e.args
-        chunks = builder.sdiv(padded, e.count(LANES))
-
-        def place(base: ir.Value, index: ir.Value) -> ir.Value:
-            return builder.add(base, builder.mul(index, e.count(LANES)))
-
-        def square(index: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-            value = e.load_f32(x, place(x_at, index), LANES)
-            return [e.fma(value, value, sums[0])]
-
-        def scaled(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            value = builder.fmul(e.load_f32(x, place(x_at, index), LANES), carried[0])
-            e.store(builder.fmul(value, e.load_f32(weight, place(w_at, index), LANES)), y, place(y_at, index))
-            return carried
-
-        total = e.fold(e.loop(chunks, [e.fill(0.0, LANES)], square)[0], builder.fadd)
-        mean = builder.fdiv(total, builder.sitofp(count, F32))
-        deviation = e.sqrt(builder.fadd(mean, eps))
-        inverse = builder.fdiv(ir.Constant(F32, 1.0), deviation)
-        e.loop(chunks, [e.splat(inverse, LANES)], scaled)
         return e.done()
 
     return signature, codegen

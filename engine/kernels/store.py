@@ -6,7 +6,7 @@ from numba.extending import overload
 
 from engine.kernels.compiled import njit
 from engine.kernels.convert import HALF_MAX, SMALLEST_SCALE, float_to_half
-from engine.kernels.linear import rms_norm
+from engine.kernels.norm import rms_norm
 
 FEW_ROWS = 16
 """So few take less time than waking workers and waiting for them."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from engine.kernels.attend import FINISH, GROUP, SPAN, slot_floats
 from engine.kernels.forward import Shape, Work
-from engine.kernels.linear import row_blocks
+from engine.kernels.rows import row_blocks
 
 
 def share_out(positions: np.ndarray, turns: np.ndarray, wanted: int, shape: Shape) -> Work:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from numba import njit
 
-from engine.kernels.linear import MOST_ROWS, gated, linear, linear_add, rms_norm, row_blocks, wide_floats
+from engine.kernels.linear import gated, linear, linear_add, wide_floats
+from engine.kernels.norm import rms_norm
+from engine.kernels.rows import MOST_ROWS, row_blocks
 
 
 def _tiles(w: np.ndarray) -> np.ndarray:
