@@ -5,6 +5,7 @@ Everything alternates with spans without it, on one engine under one steady load
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ def run(bench: Bench) -> None:
     """One row per kind of span; targets on one client, three clients and recording."""
     plan = PLANS[bench.depth]
     bench.say("recording on and off, on one engine")
-    recorded = recording_spans(bench.backend, plan)
+    recorded, writing_s = recording_spans(bench.backend, plan)
     bench.say("the app in a process of its own, and its pages")
     with Served(bench.backend, steady_load()) as served:
         served.wait_ready()
@@ -70,10 +71,16 @@ def run(bench: Bench) -> None:
         looked = page_spans(served, meter, plan, bench.say)
         watched = browser_spans(served, meter, plan, bench)
     report(bench, looked, watched, recorded)
+    if writing_s is not None:
+        bench.note(
+            f"{ON}: the writing thread takes {1e3 * writing_s:.1f} ms of CPU a second, "
+            f"{writing_s / (os.cpu_count() or 1):.2%} of this machine's cores."
+        )
 
 
-def recording_spans(backend: str, plan: Plan) -> list[Span]:
-    """Raises Refused when nothing was recorded while it was on."""
+def recording_spans(backend: str, plan: Plan) -> tuple[list[Span], float | None]:
+    """Beside the spans the CPU seconds of one second's writing. Raises Refused when nothing was recorded while it was
+    on."""
     spans = []
     with Recorded(backend) as recorded:
         meter = Meter(recorded.read, TURN_TOKENS)
@@ -83,7 +90,8 @@ def recording_spans(backend: str, plan: Plan) -> list[Span]:
             spans.append(meter.span(kind, 1))
         if not recorded.stored():
             raise Refused("recording was on and stored nothing; its cost cannot be told")
-    return spans
+        writing_s = recorded.writing_s()
+    return spans, writing_s
 
 
 def page_spans(served: Served, meter: Meter, plan: Plan, say: Callable[[str], None]) -> list[Looked]:

@@ -4,6 +4,7 @@ Two processes would differ by more than recording costs; one engine whose record
 """
 
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -13,8 +14,9 @@ from engine.body import BodyConfig
 from engine.events import Event, Interval
 from engine.host import Host, HostConfig
 from engine.record.recorder import Recorder
-from engine.record.schedule import start_schedule
+from engine.record.schedule import FLUSH_JOB, Schedule
 from engine.snapshot import Sample, Snapshot
+from engine.stats import quantile
 from engine.workload.swarm import Swarm
 
 
@@ -54,10 +56,13 @@ class Recorded:
         self.switch = Switch(self.recorder)
         self._host = Host(HostConfig(body=BodyConfig(backend=backend)), sinks=[self.switch])
         self._swarm = Swarm(self._host, steady_load(), agents=AGENTS)
+        self._schedule = Schedule()
+        self._writing: list[float] = []
 
     def __enter__(self) -> "Recorded":
         self._host.start()
-        self._schedule = start_schedule(self.recorder)
+        self._schedule.each(FLUSH_JOB, self._flush)
+        self._schedule.start()
         try:
             self._host.wait_ready()
         except BaseException:
@@ -79,6 +84,15 @@ class Recorded:
     def read(self) -> Reading:
         snapshot = self._host.snapshot
         return Reading(snapshot.at, snapshot.counters.generated_tokens)
+
+    def _flush(self) -> None:
+        began = time.thread_time()
+        if self.recorder.flush():
+            self._writing.append(time.thread_time() - began)
+
+    def writing_s(self) -> float | None:
+        """CPU seconds of one second's writing, the median; None: nothing was written."""
+        return quantile(self._writing, 0.5)
 
     def stored(self) -> int:
         """Rows in the database."""
