@@ -75,9 +75,9 @@ class SwarmButtons:
 
 
 class TwinButtons:
-    """A TwinControl over the host's. Where nobody has chosen a workload (`chosen`) a twin's agents take turns as long as
-    its card's; on the way back the real engine gets those that it had, and as many. `agents`: how many of them, None:
-    as the workload says."""
+    """A TwinControl over the host's. Where nobody has chosen a workload (`chosen`) a twin's agents take turns as long
+    as its card's; on the way back the real engine gets those that it had, and as many. `agents`: how many of them,
+    None: as the workload says."""
 
     def __init__(self, twin: TwinControl, swarm: Swarm, *, chosen: bool, agents: int | None) -> None:
         self._twin = twin
