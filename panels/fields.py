@@ -99,7 +99,7 @@ def figure(
             below(options)
     said = st.container()
     if found.bad:
-        said.markdown(f":red[{found.bad}]")
+        said.markdown(f":small[:red[{found.bad}]]")
     return now
 
 

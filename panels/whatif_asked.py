@@ -177,7 +177,7 @@ def _axis(which: str, label: str, name: AxisName) -> Axis | None:
     try:
         return read()
     except BadField as problem:
-        said.markdown(f":red[{plain(str(problem))}]")
+        said.markdown(f":small[:red[{plain(str(problem))}]]")
         return None
 
 
