@@ -1,10 +1,19 @@
-"""What the page's buttons of the swarm, the tour and the measuring do, and the sentences that they answer with."""
+"""What the page's buttons of the swarm, the twin, the tour and the measuring do, and the sentences that they answer
+with."""
 
 import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
 
 from app.measuring import Measuring
+from engine.cards.store import load_card
+from engine.control import TwinControl
 from engine.errors import Refused
+from engine.snapshot import ModelledCard
 from engine.words import counted
+from engine.workload.readers import load_workload, nearest
+from engine.workload.script import Workload
 from engine.workload.swarm import Swarm
 from engine.workload.tour.state import TourState
 from engine.workload.tour.tour import Tour
@@ -63,6 +72,40 @@ class SwarmButtons:
     def long_turn(self) -> str:
         _check_no_tour(self._tour)
         return f"Long background turn of {self._swarm.long_turn_now()} sent."
+
+
+class TwinButtons:
+    """A TwinControl over the host's. Where nobody has chosen a workload (`chosen`) a twin's agents take turns as long
+    as its card's; on the way back the real engine gets those that it had, and as many. `agents`: how many of them,
+    None: as the workload says."""
+
+    def __init__(self, twin: TwinControl, swarm: Swarm, *, chosen: bool, agents: int | None) -> None:
+        self._twin = twin
+        self._swarm = swarm
+        self._chosen = chosen
+        self._agents = agents
+        self._left: tuple[Workload, int] | None = None
+
+    def start_twin(self, card: str, author: str = "api") -> str:
+        said = self._twin.start_twin(card, author)
+        if not self._chosen:
+            self._left = self._swarm.workload, self._swarm.agents
+            self._swarm.set_workload(card_workload(card), self._agents, author)
+        return said
+
+    def leave_twin(self, author: str = "api") -> str:
+        said = self._twin.leave_twin(author)
+        if not self._chosen:
+            self._swarm.set_workload(*(self._left or (load_workload(), self._agents)), author)
+        return said
+
+    def set_card(self, changes: Mapping[str, object], author: str = "api") -> "Future[ModelledCard]":
+        return self._twin.set_card(changes, author)
+
+
+def card_workload(card: str | Path) -> Workload:
+    """What a twin of this card plays where nobody has chosen. Raises Refused for a card that is not there."""
+    return load_workload(nearest(load_card(card).mean_context.amount))
 
 
 class MeasuringButtons:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -26,9 +25,6 @@ from app.options import (
 from app.streams import open_closed_streams
 from app.usage import OneSentence
 
-ADDRESS = "127.0.0.1"
-PORTS_TRIED = 100
-
 MAKE = typer.Typer(
     cls=OneSentence,
     name="parkdeck",
@@ -50,13 +46,14 @@ def up(
     """Start the page, the engine and the swarm: the same as `streamlit run app`."""
     # Until the server runs nothing has to be ended, and Streamlit's command line would print 'Aborted!'.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    from app.ports import free_port
     from app.settings import config_from
 
     os.environ.update(chosen | ({} if engine else {"PARKDECK_ENGINE": "off"}))
     config_from()
     command = ["run", str(Path(__file__).resolve().parent)]
     if port is not None:
-        command += ["--server.port", str(_free_port(port))]
+        command += ["--server.port", str(free_port(port))]
     from streamlit.web.cli import main as streamlit
 
     streamlit(command, prog_name="streamlit")
@@ -168,7 +165,9 @@ def prices(
 def twin(
     card: CardOption = "rx9070xt",
     preset: PresetOption = None,
-    workload: Annotated[str, typer.Option("--workload", help="A shipped workload's name, or a .jsonl file.")] = "swarm",
+    workload: Annotated[
+        str | None, typer.Option("--workload", help="A shipped one's name, or a .jsonl file; else as the card's turns.")
+    ] = None,
     agents: Annotated[int | None, typer.Option("--agents", help="How many agents take turns.")] = None,
     hours: Annotated[
         float | None, typer.Option("--hours", help="Modelled; without it each takes its turns once.")
@@ -281,22 +280,6 @@ def _list_sessions() -> None:
         lasted = f"{one.ended_utc - one.started_utc:,.0f}"
         rows.append((one.id, started, lasted, one.model, *(f"{count:,}" for count in counts)))
     print_columns("session", "started, UTC", "lasted, s", "model", "intervals", "events", "samples", "lost", rows=rows)
-
-
-def _free_port(port: int) -> int:
-    """The port, or the next one that nobody listens on. Raises Refused."""
-    from engine.errors import Refused
-
-    if not 1 <= port <= 65535:
-        raise Refused(f"--port {port} is no port; give one from 1 to 65535")
-    last = min(port + PORTS_TRIED, 65535)
-    for tried in range(port, last + 1):
-        try:
-            with socket.create_server((ADDRESS, tried)):
-                return tried
-        except OSError:
-            continue
-    raise Refused(f"no port from {port} to {last} can be had on this machine; give another")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.buttons import MeasuringButtons, SwarmButtons, TourButtons
+from app.buttons import MeasuringButtons, SwarmButtons, TourButtons, TwinButtons, card_workload
 from app.measuring import Measuring
 from engine.clock import Forward
 from engine.control import Control, TwinControl
@@ -20,23 +20,23 @@ from engine.snapshot import CardScale, Sample, Snapshot
 from engine.telemetry.hardware import HardwareReader, HardwareSample
 from engine.twin.grid_run import GridRunner
 from engine.workload.readers import load_workload
+from engine.workload.script import Workload
 from engine.workload.status import SwarmStatus
 from engine.workload.swarm import Swarm
 from engine.workload.tour.tour import Tour
 from panels.deck_view import TableName
 
-DEFAULT_WORKLOAD = "swarm"
 ENGINE_STOPS_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class DeckConfig:
-    """`workload`: a name from assets/workloads or a path; `agents` None: as many as the workload says; `swarm`: let it
-    start with the engine; `engine`: start that with the deck, else it waits for the page's button and so does the
-    swarm."""
+    """`workload`: a name from assets/workloads or a path, None: the real engine's or the twin's own; `agents` None: as
+    many as the workload says; `swarm`: let it start with the engine; `engine`: start that with the deck, else it waits
+    for the page's button and so does the swarm."""
 
     host: HostConfig = field(default_factory=HostConfig)
-    workload: str = DEFAULT_WORKLOAD
+    workload: str | None = None
     agents: int | None = None
     speed: float = 1.0
     seed: int = 0
@@ -56,7 +56,7 @@ class Deck:
         self._host = Host(self._config.host, sinks=[self._recorder, self._begun])
         self._swarm = Swarm(
             self._host,
-            load_workload(self._config.workload),
+            self._first_workload(),
             agents=self._config.agents,
             speed=self._config.speed,
             seed=self._config.seed,
@@ -70,6 +70,8 @@ class Deck:
         self._tour = TourButtons(tour, self._measuring, alone)
         self._calibration = MeasuringButtons(self._measuring, tour, alone)
         self._buttons = SwarmButtons(self._swarm, self._measuring, tour)
+        chosen = self._config.workload is not None
+        self._twin = TwinButtons(self._host, self._swarm, chosen=chosen, agents=self._config.agents)
         self._grids = GridRunner()
         self._hardware = HardwareReader()
         self._schedule: Schedule | None = None
@@ -103,6 +105,12 @@ class Deck:
             self._hardware.close()
             self._schedule = None
 
+    def _first_workload(self) -> Workload:
+        body, named = self._config.host.body, self._config.workload
+        if named is None and body.backend == "twin":
+            return card_workload(body.card)
+        return load_workload() if named is None else load_workload(named)
+
     def _note(self, text: str, author: str) -> None:
         self._host.note(text, author)
 
@@ -112,7 +120,7 @@ class Deck:
 
     @property
     def twin(self) -> TwinControl:
-        return self._host
+        return self._twin
 
     @property
     def host(self) -> Host:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from app.deck import DEFAULT_WORKLOAD, DeckConfig
+from app.deck import DeckConfig
 from app.sizes import size_of
 from engine.backends.base import WeightDtype
 from engine.body import BodyConfig, chosen_backend
@@ -35,8 +35,9 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
         }
     )
     policy_named(knobs.policy)
-    workload = environment.get("PARKDECK_WORKLOAD") or DEFAULT_WORKLOAD
-    load_workload(workload)
+    workload = environment.get("PARKDECK_WORKLOAD") or None
+    if workload is not None:
+        load_workload(workload)
     ceiling = environment.get("PARKDECK_CEILING")
     body = replace(
         base.body,

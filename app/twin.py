@@ -21,8 +21,8 @@ from engine.record.recorder import Recorder
 from engine.twin.setup import TwinSetup, TwinSummary
 from engine.twin.simulate import TwinProgress, simulate
 from engine.twin_body import TwinConfig
-from engine.words import percent
-from engine.workload.readers import load_workload
+from engine.words import counted, percent
+from engine.workload.readers import load_workload, nearest
 from panels.units import seconds, size
 
 FLUSH_FROM = 20_000
@@ -32,7 +32,7 @@ FLUSH_FROM = 20_000
 def setup_of(
     card: str,
     preset: str | None,
-    workload: str,
+    workload: str | None,
     agents: int | None,
     hours: float | None,
     slots: int | None,
@@ -41,15 +41,17 @@ def setup_of(
     overlap: bool,
     given: Sequence[str],
 ) -> TwinSetup:
-    """What the options ask for. Raises Refused for one that cannot be."""
+    """What the options ask for; without a workload, the one whose turns are as long as the card's. Raises Refused for
+    one that cannot be."""
     knobs = dict(map(knob_of, given))
     if slots is not None:
         if "max_running" in knobs:
             raise Refused("--slots and --set max_running say the same twice; give one of them")
         knobs["max_running"] = slots
+    profile = load_card(card)
     return TwinSetup(
-        card=load_card(card),
-        workload=load_workload(workload),
+        card=profile,
+        workload=load_workload(workload or nearest(profile.mean_context.amount)),
         twin=TwinConfig(preset=preset, overlap=overlap),
         knobs=tuple(knobs.items()),
         agents=agents,
@@ -87,7 +89,7 @@ def run_twin(setup: TwinSetup, out: Path | None, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(asdict(summary) | {"files": list(map(str, written))}, allow_nan=False))
         return
-    _print(summary)
+    _print(setup, summary)
     for path in written:
         typer.echo(str(path))
 
@@ -104,9 +106,10 @@ def _export(recorder: Recorder, session: str, out: Path) -> tuple[Path, ...]:
     return export_session(session, out, recorder.path)
 
 
-def _print(summary: TwinSummary) -> None:
-    s = summary
-    typer.echo(f"{s.title}\nsession {s.session}, modelled\n")
+def _print(setup: TwinSetup, summary: TwinSummary) -> None:
+    s, workload = summary, setup.workload
+    typer.echo(f"{s.title}\nsession {s.session}, modelled")
+    typer.echo(f"workload {workload.name}, {counted(setup.agent_count, 'agent')}: {workload.title}\n")
     ended = "the agents went on" if s.makespan_s is None else seconds(s.makespan_s)
     blocked = "n/a" if s.blocked_fraction is None else percent(s.blocked_fraction)
     rows = [

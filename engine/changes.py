@@ -1,17 +1,24 @@
-"""Changes of knobs as operators make them: all that one set changed, and whether it can still be taken back."""
+"""Changes of knobs, and of a running twin's card, as operators make them: all that one set changed, and whether it can
+still be taken back."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from engine.events import Event, EventKind
+from engine.events import PACE, Event, EventKind
 from engine.knobs import parsed
+
+SETS = (EventKind.KNOB, EventKind.CARD)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one set of knobs changed: one event for each, all at one instant, in the order of the knobs."""
+    """What one set changed, of knobs or of the card: one event for each, all at one instant, in their order."""
 
     events: tuple[Event, ...]
+
+    @property
+    def of_card(self) -> bool:
+        return self.events[0].kind is EventKind.CARD
 
     @property
     def at(self) -> float:
@@ -51,15 +58,16 @@ class Change:
 
     @property
     def old(self) -> dict[str, object]:
-        """The values that were in force before, by knob."""
-        return {event.name: parsed(event.name, event.old) for event in self.events if event.name and event.old}
+        """The values that were in force before, by name, as `set_knobs` or `set_card` takes them."""
+        value = _of_card if self.of_card else parsed
+        return {event.name: value(event.name, event.old) for event in self.events if event.name and event.old}
 
 
-def changes(events: Sequence[Event]) -> tuple[Change, ...]:
-    """Of knobs, oldest first."""
+def changes(events: Sequence[Event], kinds: Collection[EventKind] = SETS) -> tuple[Change, ...]:
+    """Of these kinds, oldest first. A twin's pace is none: no figure in modelled time is another for it."""
     sets: list[list[Event]] = []
     for event in events:
-        if event.kind is not EventKind.KNOB:
+        if event.kind not in kinds or event.name == PACE:
             continue
         if sets and _of_one_set(sets[-1], event):
             sets[-1].append(event)
@@ -68,8 +76,8 @@ def changes(events: Sequence[Event]) -> tuple[Change, ...]:
     return tuple(Change(tuple(found)) for found in sets)
 
 
-def latest_change(events: Sequence[Event]) -> Change | None:
-    found = changes(events)
+def latest_change(events: Sequence[Event], kinds: Collection[EventKind] = SETS) -> Change | None:
+    found = changes(events, kinds)
     return found[-1] if found else None
 
 
@@ -85,5 +93,9 @@ def overruled(change: Change, known: Sequence[Change]) -> tuple[Event, Change] |
 
 def _of_one_set(found: Sequence[Event], event: Event) -> bool:
     first = found[0]
-    same = (first.at, first.step, first.author) == (event.at, event.step, event.author)
+    same = (first.kind, first.at, first.step, first.author) == (event.kind, event.at, event.step, event.author)
     return same and all(event.name != other.name for other in found)
+
+
+def _of_card(name: str, text: str) -> object:
+    return text == str(True) if text in (str(True), str(False)) else float(text)

@@ -25,7 +25,7 @@ from engine.preview import Preview, Sizes, previewed
 from engine.snapshot import ModelledCard, TurnDetail
 from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
 from engine.view import Reason
-from engine.words import counted, mib
+from engine.words import counted
 
 T = TypeVar("T")
 
@@ -150,11 +150,11 @@ class Commands:
             m = core.backend.memory()
             free = m.host_total_bytes - m.host_used_bytes
             raise Refused(
-                f"{turn.agent} needs {mib(nbytes)} in the host pool and {mib(free)} are free; "
+                f"{turn.agent} needs {core.mib(nbytes)} in the host pool and {core.mib(free)} are free; "
                 "enlarge the pool or drop a turn"
             )
         self._hold_after_move(turn, now, running)
-        return f"{turn.agent} is in the host pool, {mib(nbytes)}"
+        return f"{turn.agent} is in the host pool, {core.mib(nbytes)}"
 
     def drop(self, turn_id: TurnId, author: str) -> str:
         core, now = self._core, self._core.clock.now()
@@ -262,7 +262,7 @@ class Commands:
         if blocks_for(tokens + 1, backend.block_size) > m.blocks_total:
             raise Refused(
                 f"{what} has {tokens:,} tokens and can never fit the arena of {capacity:,} tokens "
-                f"({mib(m.arena_bytes)} at {backend.kv_dtype}); send fewer or enlarge the arena"
+                f"({self._core.mib(m.arena_bytes)} at {backend.kv_dtype}); send fewer or enlarge the arena"
             )
 
     def _movable(self, turn_id: TurnId, tiers: set[Tier]) -> LiveTurn:

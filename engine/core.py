@@ -23,7 +23,7 @@ from engine.snapshot import Counters
 from engine.stats import Stats
 from engine.turn import Finish, Phase, Tier, TurnUpdate
 from engine.view import Reason
-from engine.words import counted, took
+from engine.words import counted, mib, took
 
 MOVES_KEPT = 5_000
 GOVERNOR = "governor"
@@ -63,6 +63,9 @@ class Core:
     @property
     def knobs(self) -> Knobs:
         return self.ledger.knobs
+
+    def mib(self, nbytes: int) -> str:
+        return mib(nbytes, twin=self.backend.name == "twin")
 
     def count(self, **deltas: float) -> None:
         """Add to counters by name; deltas are never negative."""

@@ -1,10 +1,11 @@
-"""What a change of knobs did: the same figures before and after it, over equal spans, with their spread. Pure.
+"""What a change of knobs, or of a twin's card, did: the same figures before and after it, over equal spans, with their
+spread. Pure.
 
     other change      began_at   at                    another change, or now
          |----- before ----|xxxxx|----- after -----|
                                  what the switch itself took lies in neither
 
-Both spans end at changes beside this one, of knobs or of the swarm, at the session's start and at MOST_S; the longer
+Both spans end at changes beside this one, of knobs, card or swarm, at the session's start and at MOST_S; the longer
 one is cut to the shorter. The engine takes a sample as soon as a change is made, so the after-span misses nothing.
 """
 
@@ -16,7 +17,7 @@ from itertools import accumulate, pairwise
 
 from engine.changes import Change
 from engine.event_log import CHANGES
-from engine.events import Event, EventKind
+from engine.events import PACE, Event, EventKind
 from engine.snapshot import Counters, Sample
 from engine.stats import quantile
 from engine.thinning import WHOLE_S
@@ -146,10 +147,10 @@ def effect(change: Change, events: Sequence[Event], samples: Sequence[Sample], n
 
 
 def neighbours(change: Change, events: Iterable[Event]) -> tuple[Event | None, Event | None]:
-    """The operators' changes, of knobs or of the swarm, just before and just after."""
+    """The operators' changes, of knobs, card or swarm, just before and just after."""
     before = after = None
     for event in events:
-        if event.kind not in CHANGES or event in change.events:
+        if event.kind not in CHANGES or event.name == PACE or event in change.events:
             continue
         if event.at <= change.at:
             before = event

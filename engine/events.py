@@ -6,6 +6,9 @@ from enum import StrEnum
 from engine.geometry import KVDtype
 from engine.turn import Phase, Priority, Tier, TurnId
 
+PACE = "pace"
+"""Name of the CARD event that changes how fast modelled time goes, and no figure in it."""
+
 
 class EventKind(StrEnum):
     KNOB = "knob"

@@ -10,12 +10,13 @@ from engine.cards.fields import FIELDS, checked_number, finite, said
 from engine.cards.profile import UNITS, CardProfile
 from engine.costs import Costs
 from engine.errors import Refused
+from engine.events import PACE
 from engine.snapshot import ModelledCard
 from engine.turn import AVERAGE_TURN_TOKENS
 from engine.virtual_clock import FASTEST, PacedClock
 
 FIGURES = ("link_out", "link_back", "prefill", "decode_base", "decode_per_turn", "decode_per_kv_byte", "usable")
-OVERLAP, PACE = "overlap", "pace"
+OVERLAP = "overlap"
 PACES = (1.0, 10.0, 100.0, FASTEST)
 LEAST_PACE, MOST_PACE = 0.01, 1000.0
 
@@ -43,6 +44,8 @@ class LiveCard:
         self._own = {name: float(getattr(card, name).amount) for name in FIGURES}
         self._now = dict(self._own)
         self._state = self._stated()
+        self.version = 0
+        """Another one after each change of a figure."""
 
     def state(self) -> ModelledCard:
         """The same object while nothing has changed."""
@@ -63,6 +66,7 @@ class LiveCard:
     def put(self, change: CardChange) -> None:
         """Raises Refused, with nothing changed, for an arena too small for what is held."""
         name, new = change.name, change.new
+        self.version += name != PACE
         if name == PACE:
             self._clock.set_pace(float(new))
         elif name == OVERLAP:
@@ -148,7 +152,7 @@ class LiveCard:
 
 
 def pace_word(pace: float) -> str:
-    return "fastest" if pace == FASTEST else f"{pace:g}x"
+    return "max" if pace == FASTEST else f"{pace:g}x"
 
 
 def _checked_pace(value: object) -> float:
@@ -158,7 +162,8 @@ def _checked_pace(value: object) -> float:
     if pace is None:
         raise Refused(f"a pace of {said(value)} is no number; give 1 for real time")
     if not LEAST_PACE <= pace <= MOST_PACE:
-        raise Refused(f"a twin cannot run at {pace:g}x real time; give {LEAST_PACE:g} to {MOST_PACE:,.0f}, or fastest")
+        allowed = f"{LEAST_PACE:g} to {MOST_PACE:,.0f}, or infinity for as fast as it goes"
+        raise Refused(f"a twin cannot run at {pace:g}x real time; give {allowed}")
     return pace
 
 

@@ -11,7 +11,7 @@ from engine.governor import decide
 from engine.ledger import LiveTurn
 from engine.turn import Finish, Phase, Tier
 from engine.view import Action, Drop, Fail, Preempt, Reason, Stall, Start, SwapIn, SwapOut
-from engine.words import counted, mib
+from engine.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Loop:
     def _stall_sentence(self, stall: Stall) -> str:
         find = self._core.ledger.find
         agent, room = find(stall.turn).agent, counted(stall.blocks, "block")
-        room += f" ({mib(stall.blocks * self._core.backend.memory().block_bytes)})"
+        room += f" ({self._core.mib(stall.blocks * self._core.backend.memory().block_bytes)})"
         if not stall.left:
             return f"{agent} lacks {room} and no parked turn holds any; nobody can run"
         first = find(stall.left[0]).agent

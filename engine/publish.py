@@ -48,7 +48,8 @@ class Publisher:
     def snapshot(
         self, state: HostState, stalled: str | None, behind: int, *, sampling: bool = True, changed: bool = False
     ) -> Snapshot:
-        """The engine as it is now; takes a sample too when one is due, or when the knobs have just been `changed`."""
+        """The engine as it is now; takes a sample too when one is due, or when knobs or card have just been
+        `changed`."""
         core = self._core
         at = core.clock.now()
         memory = core.backend.memory()

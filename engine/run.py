@@ -1,6 +1,7 @@
 """One life of the engine: open the body, serve until stopped or broken, leave nobody waiting. On its own thread."""
 
 import gc
+import math
 import queue
 import threading
 import traceback
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
+from engine.backends.twin.backend import TwinBackend
 from engine.body import Body, BodyConfig, OpenBody
 from engine.clock import EngineClock
 from engine.commands import Commands
@@ -17,6 +19,7 @@ from engine.control import Sink
 from engine.errors import ParkdeckError, Refused
 from engine.events import Event, MoveCost
 from engine.knobs import Knobs
+from engine.leap import Leaper
 from engine.loop import Ticked
 from engine.models.loaded import ServedModel
 from engine.policies import policies
@@ -146,10 +149,19 @@ class Run:
     def _serve(self, body: Body) -> None:
         """Numbered as a turn sees it: 1 commands, 2 governor and step, 3 snapshot, 4 sleep until something is due."""
         serving = self._assemble(body)
+        twin = body.backend if isinstance(body.backend, TwinBackend) else None
+        leaper = Leaper(serving.core, serving.loop, twin) if twin else None
         wait = 0.0
         while not self.stopping.is_set():
             ticked = serving.boundary(partial(self._drain, serving.commands, wait))
+            if leaper is not None and ticked.worked and not self._interrupted():
+                leaper.over(serving.follow, math.inf, self._interrupted)
             wait = self.clock.lead_s() if ticked.worked else self._sleep_for(ticked)
+
+    def _interrupted(self) -> bool:
+        """Somebody asks for something, or the clock is ahead of its pace, which leaves time to decide at each boundary:
+        a leap is taken where there is none."""
+        return not self._asked.empty() or self.stopping.is_set() or self.clock.lead_s() > 0
 
     def _assemble(self, body: Body) -> Serving:
         config = self._config

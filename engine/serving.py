@@ -71,9 +71,9 @@ class Serving:
     def boundary(self, commands: Callable[[], None]) -> Ticked:
         """Numbered as a turn sees it: 1 commands, 2 governor and step, 3 snapshot."""
         core = self.core
-        knobs = core.knobs
+        knobs, card = core.knobs, core.live_card.version if core.live_card else 0
         commands()
-        if core.knobs is not knobs:
+        if core.knobs is not knobs or (core.live_card and core.live_card.version != card):
             # Before the governor acts on it: what a change brings about is counted from here.
             self._publish(self._ticked, changed=True)
         self._ticked = self.loop.tick()

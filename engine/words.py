@@ -16,6 +16,7 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def mib(nbytes: int) -> str:
-    """The engine knows no other scale than its machine's, and a page may show another beside it: so it is named."""
-    return f"{nbytes / 2**20:,.1f} MiB of this machine"
+def mib(nbytes: int, *, twin: bool = False) -> str:
+    """The engine knows no other scale than its machine's, or its card's, and a page may show another beside it: so it
+    is named."""
+    return f"{nbytes / 2**20:,.1f} MiB of {'the card' if twin else 'this machine'}"

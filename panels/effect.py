@@ -33,7 +33,7 @@ def latest(events: Sequence[Event], name: str | None = None) -> Event | None:
 def told(asked: Note | None, events: Sequence[Event], own: str) -> Answer:
     """A refusal, or a wait, until any knob has been changed since; else the latest change, whoever made it. `own`: the
     name of this tab, whose changes need no author here."""
-    change = latest_change(events)
+    change = latest_change(events, (EventKind.KNOB,))
     if asked is not None and asked.answer.tone != "good" and latest(events) == asked.newest:
         return asked.answer
     return NOTHING_YET if change is None else Answer(line(change, own))

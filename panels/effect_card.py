@@ -1,5 +1,5 @@
-"""The effect card: what the latest change of knobs did, below the chart of every tab, with its undo. Figures come from
-engine/effect.py, their words from effect_words.py."""
+"""The effect card: what the latest change of knobs, or of a twin's card, did, below the chart of every tab, with its
+undo. Figures come from engine/effect.py, their words from effect_words.py."""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
@@ -9,12 +9,12 @@ from typing import Any
 import streamlit as st
 
 from engine.changes import Change, changes, latest_change, overruled
-from engine.control import Control
+from engine.control import Control, TwinControl
 from engine.effect import Effect, Stage, effect
 from engine.events import Event
 from engine.knobs import LABELS
 from engine.snapshot import Sample, Snapshot
-from panels import components, effect_words, tab
+from panels import components, effect_words, tab, twin_box
 from panels.asked import Request
 from panels.asking import Answer, outcome
 from panels.palette import ThemeName, palette
@@ -39,17 +39,17 @@ class Undone:
     future: "Future[Any] | None" = None
 
 
-def undo(control: Control, key: str, author: str) -> Undone:
-    """Set the knobs of the change named `key` back, unless one of them was set again since."""
+def undo(control: Control, twin: TwinControl, key: str, author: str) -> Undone:
+    """Set what the change named `key` set back, unless some of it was set again since."""
     at = control.snapshot.at
     known = changes(control.events())
     change = next((found for found in known if found.key == key), None)
     if change is None:
-        return Undone(Answer("Not undone: that change is no longer known; set the knobs by hand.", "bad"), at)
+        return Undone(Answer("Not undone: that change is no longer known; set it back by hand.", "bad"), at)
     since = overruled(change, known)
     if since is not None:
         return Undone(Answer(f"Not undone: {_set_again(*since)}.", "bad"), at)
-    future = control.set_knobs(change.old, author=author)
+    future: Future[Any] = (twin.set_card if change.of_card else control.set_knobs)(change.old, author=author)
     answer = outcome(future, "Undo")
     if answer.tone == "good":
         answer = Answer(f"Undone: {_back(change)}.")
@@ -75,12 +75,13 @@ def card(shown: Effect, snapshot: Snapshot, scale: Scale, undone: Undone | None)
         "note": effect_words.note(shown),
         "told": undone.answer.text if undone and recent else "",
         "tone": undone.answer.tone if undone and recent else "",
-        "can_undo": snapshot.state.serving,
+        "can_undo": snapshot.state.serving and snapshot.twin >= change.of_card,
     }
 
 
 def render(
     control: Control,
+    twin: TwinControl,
     snapshot: Snapshot,
     events: Sequence[Event],
     samples: Sequence[Sample],
@@ -102,7 +103,7 @@ def render(
         for request in requests:
             match request:
                 case {"verb": "undo", "change": str(key)}:
-                    keep(TOLD, undo(control, key, author))
+                    keep(TOLD, undo(control, twin, key, author))
                 case {"verb": "dismiss", "change": str(key)}:
                     keep(DISMISSED, key)
 
@@ -123,7 +124,7 @@ def _measured(snapshot: Snapshot, events: Sequence[Event], samples: Sequence[Sam
 
 def _set_again(event: Event, since: Change) -> str:
     name = event.name or ""
-    return f"{LABELS[name]} was changed since {tab.by(since.author)}, to {_value(name, since)}, at step {since.step:,}"
+    return f"{_label(name)} was changed since {tab.by(since.author)}, to {_value(name, since)}, at step {since.step:,}"
 
 
 def _value(name: str, change: Change) -> str:
@@ -131,4 +132,12 @@ def _value(name: str, change: Change) -> str:
 
 
 def _back(change: Change) -> str:
-    return ", ".join(f"{LABELS[name]} is {in_unit(name, value)} again" for name, value in change.old.items())
+    return ", ".join(f"{_label(name)} is {_said(name, value)} again" for name, value in change.old.items())
+
+
+def _label(name: str) -> str:
+    return LABELS.get(name) or twin_box.label(name)
+
+
+def _said(name: str, value: object) -> str:
+    return in_unit(name, value) if name in LABELS else twin_box.value_word(name, value)

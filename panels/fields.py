@@ -74,7 +74,8 @@ def figure(
         found.told, found.bad = None, ""
     if found.told != found.field and not found.bad:
         st.session_state[field] = float(now)
-    st.markdown(f"{label}{f', {unit}' if unit else ''}", help=hint)
+    # As large as the labels of other widgets.
+    st.markdown(f":small[{label}{f', {unit}' if unit else ''}]", help=hint)
     left, right = st.columns(WIDTHS, gap="small", vertical_alignment="center")
     with left:
         st.select_slider(
@@ -98,7 +99,7 @@ def figure(
             below(options)
     said = st.container()
     if found.bad:
-        said.markdown(f":red[{found.bad}]")
+        said.markdown(f":small[:red[{found.bad}]]")
     return now
 
 

@@ -91,7 +91,9 @@ KNOBS = {
 }
 NUMBERS: tuple[tuple[tuple[str, float, float, float], ...], ...] = (
     (("max_running", 1, 64, 1), ("min_quantum_s", 0.0, 600.0, 0.05)),
-    (("long_turn_tokens", 1, 10_000_000, 128), ("prefill_chunk", 16, 16_384, 32)),
+    # A column holds no five digits beside its buttons.
+    (("long_turn_tokens", 1, 10_000_000, 128),),
+    (("prefill_chunk", 16, 16_384, 32),),
     (("host_pool_bytes", 0, (1 << 44) // MIB, 64),),
 )
 

@@ -13,7 +13,8 @@ from engine.cards.profile import GIB, UNITS
 from engine.cards.store import load_card
 from engine.control import Control, TwinControl
 from engine.errors import ParkdeckError
-from engine.live_card import FIGURES, OVERLAP, PACE, PACES, pace_word
+from engine.events import PACE
+from engine.live_card import FIGURES, OVERLAP, PACES, pace_word
 from engine.snapshot import ModelledCard, Snapshot
 from engine.virtual_clock import FASTEST
 from panels import following, tab
@@ -72,6 +73,16 @@ def figure_word(name: str, amount: float) -> str:
     return f"{_in_unit(name, amount)} {unit}"
 
 
+def value_word(name: str, value: Any) -> str:
+    """Of what can be set of a card: '50 GB/s', 'on'."""
+    return ("on" if value else "off") if name == OVERLAP else figure_word(name, value)
+
+
+def label(name: str) -> str:
+    words = {PACE: "Pace", OVERLAP: "Overlap of copies"}
+    return words.get(name) or FIELDS[name].label
+
+
 def kept_line(card: ModelledCard) -> str:
     """How fast modelled time goes."""
     asked = "as fast as it goes" if card.pace == FASTEST else f"{card.pace:g}x real time"
@@ -114,7 +125,7 @@ def _pace(twin: TwinControl, control: Control, card: ModelledCard) -> None:
     key, value = following.follow(_widget(PACE), card.pace, control.snapshot.at)
     st.segmented_control(
         "Pace", sorted({*PACES, value}), default=value, required=True, key=key, format_func=pace_word, width="stretch",
-        on_change=_moved, args=(twin, control, PACE), help="Modelled seconds for each real one.",
+        on_change=_moved, args=(twin, control, PACE), help="Modelled seconds for each real one; max: all it can.",
     )  # fmt: skip
     st.caption(kept_line(card))
 
@@ -183,8 +194,7 @@ def _value(card: ModelledCard, name: str) -> Any:
 
 
 def _labels(names: tuple[str, ...]) -> str:
-    words = {PACE: "Pace", OVERLAP: "Overlap of copies"}
-    return ", ".join(words.get(name) or FIELDS[name].label for name in names)
+    return ", ".join(map(label, names))
 
 
 def _in_unit(name: str, amount: float) -> str:

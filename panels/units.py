@@ -21,7 +21,7 @@ def size(nbytes: float | None) -> str:
     """Bytes with the unit that leaves one to three digits before the point."""
     if nbytes is None or not math.isfinite(nbytes):
         return MISSING
-    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+    for unit, name in ((GIB << 10, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(nbytes) >= 0.9995 * unit:
             return f"{short(nbytes / unit)} {name}"
     return f"{nbytes:.0f} B"

@@ -14,7 +14,7 @@ from engine.policies import policies
 from engine.twin.grid import AXES, LABELS, MOST_CELLS, TYPED, Axis, AxisName, Grid, grid_of, parsed
 from engine.twin.setup import TwinSetup
 from engine.twin_body import TwinConfig, refusal
-from engine.workload.readers import load_workload, shipped
+from engine.workload.readers import load_workload, nearest, shipped
 from engine.workload.script import Workload
 from panels import fields
 from panels.card_box import Choice
@@ -24,8 +24,8 @@ from panels.whole import whole
 ONCE, HOURS = "once", "for hours"
 AGENT_STOPS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 HOUR_STOPS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-AGENTS, HOURS_FIRST = 48, 0.25
-"""So many long turns that the default card cannot hold them all, so that a grid has something to tell."""
+AGENTS, HOURS_FIRST = 20, 0.25
+"""So many that a card cannot hold all their turns, so that a grid has something to tell."""
 MOST_AGENTS, MOST_HOURS = 256, 24.0
 _KEY = "whatif_wish"
 
@@ -41,9 +41,10 @@ def _names() -> dict[AxisName, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """`typed`: the values of axes of numbers, as they stand in the field; `names`: those of the others."""
+    """`workload` "": the one whose turns are as long as the card's. `typed`: the values of axes of numbers, as they
+    stand in the field; `names`: those of the others."""
 
-    workload: str = "long-context"
+    workload: str = ""
     span: str = ONCE
     across: AxisName = "max_running"
     down: AxisName = "kv_dtype"
@@ -68,7 +69,7 @@ def render(choice: Choice) -> Asked:
     """Draws the controls and returns the grid that they ask for."""
     run, axes = st.container(), st.container()
     with run:
-        agents, hours = _run()
+        agents, hours = _run(_chosen_workload(wish(), choice))
     with axes:
         down, across = st.columns(2, gap="large")
         with down:
@@ -89,7 +90,7 @@ def asked_grid(choice: Choice, now: Wish, agents: int, hours: float, columns: Ax
         raise Refused(f"{why}; choose another model")
     base = TwinSetup(
         card=replace(choice.card, presets=(choice.preset,)),
-        workload=_workload(now.workload),
+        workload=_workload(_chosen_workload(now, choice)),
         twin=TwinConfig(choice.preset.name),
         agents=agents,
         hours=hours if now.span == HOURS else None,
@@ -114,15 +115,20 @@ def checked_hours(value: object) -> float:
     return number
 
 
-def _run() -> tuple[int, float]:
+def _chosen_workload(now: Wish, choice: Choice) -> str:
+    """The user's, or the card's."""
+    return now.workload or nearest(choice.card.mean_context.amount)
+
+
+def _run(workload: str) -> tuple[int, float]:
     """Draws workload, agents and how long."""
     left, middle, right = st.columns([1, 1.3, 1.3], gap="large")
     now = wish()
     with left:
-        st.session_state.whatif_workload = now.workload
+        st.session_state.whatif_workload = workload
         st.selectbox(
             "Workload", shipped(), key="whatif_workload", on_change=_chose, args=("workload", "whatif_workload"),
-            help=plain(_workload(now.workload).title),
+            help=plain(_workload(workload).title),
         )  # fmt: skip
         st.session_state.whatif_span = now.span
         st.segmented_control(
@@ -171,7 +177,7 @@ def _axis(which: str, label: str, name: AxisName) -> Axis | None:
     try:
         return read()
     except BadField as problem:
-        said.markdown(f":red[{plain(str(problem))}]")
+        said.markdown(f":small[:red[{plain(str(problem))}]]")
         return None
 
 

@@ -158,6 +158,6 @@ def _layer(points: Sequence[Point], at: Sequence[float], phase: str, meaning: st
     ink: str = getattr(colours, meaning)
     return scatter(
         x=at, y=[getattr(point, phase) for point in points], name=NAMES[phase], mode="lines", stackgroup="turns",
-        line={"width": 0.5, "color": colours.surface, "shape": "hv"}, fillcolor=ink,
+        line={"width": 0.5, "color": colours.surface, "shape": "vh"}, fillcolor=ink,
         hovertemplate="%{y:,}<extra>%{fullData.name}</extra>",
     )  # fmt: skip

@@ -71,9 +71,9 @@ def _going(grids: GridControl, deck: DeckView | None, asked: Asked, state: GridS
             )  # fmt: skip
             st.caption(plain(_before(grids, asked)))
     if asked.problem:
-        told.markdown(f":red[{plain(asked.problem)}]")
+        told.markdown(f":small[:red[{plain(asked.problem)}]]")
     if refused := st.session_state.get(BAD):
-        told.markdown(f":red[{plain(refused)}]")
+        told.markdown(f":small[:red[{plain(refused)}]]")
     if state.note:
         told.caption(plain(state.note))
 
@@ -147,7 +147,7 @@ def _cell(state: GridState, deck: DeckView | None, theme: ThemeName) -> None:
         if outcome is None:
             st.caption("This cell has not been run yet." if state.running else "This cell was not run.")
         elif outcome.result is None:
-            st.markdown(f":red[{plain(outcome.problem)}]")
+            st.markdown(f":small[:red[{plain(outcome.problem)}]]")
         else:
             whatif_cell.render(grid, state.number, index, outcome.result, deck, theme)
 

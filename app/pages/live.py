@@ -171,7 +171,7 @@ def _draw(deck: DeckView, head: DeltaGenerator, below: DeltaGenerator) -> None:
         with beside:
             side.render(snapshot, events, scale, theme, state.events == "moves")
         with st.container():
-            effect_card.render(control, snapshot, events, reading.samples, scale, theme)
+            effect_card.render(control, deck.twin, snapshot, events, reading.samples, scale, theme)
         turns.render(control, snapshot, scale, theme)
 
 

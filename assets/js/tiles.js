@@ -10,6 +10,7 @@ export default function ({ data, parentElement }) {
   const root = parentElement.querySelector('.tiles');
   for (const [name, colour] of Object.entries(data.colours)) root.style.setProperty(`--pd-${name}`, colour);
   root.classList.toggle('six', data.tiles.length === 6);
+  root.classList.toggle('eight', data.tiles.length === 8);
   data.tiles.forEach((tile, index) => {
     let box = root.children[index];
     if (!box) {

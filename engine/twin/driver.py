@@ -14,12 +14,12 @@ from engine.commands import Commands
 from engine.control import Listener, Unblock
 from engine.errors import Refused
 from engine.events import EventKind
+from engine.leap import Leaper
 from engine.loop import Ticked
 from engine.models.loaded import ServedModel
 from engine.serving import Serving
 from engine.snapshot import Snapshot
 from engine.turn import TurnId, TurnRequest
-from engine.twin.leap import Leaper
 from engine.workload.player import Player
 
 T = TypeVar("T")
@@ -103,14 +103,8 @@ class Driver:
             self._due = math.inf if due is None else due
 
     def _leap(self, leaper: Leaper, end: float) -> None:
-        if self._player.posted:
-            return
-        leap = leaper.ahead(min(self._due, end))
-        left = leap.steps
-        while left and self._clock.now() < leap.until:
-            self._serving.follow(leap.plan)
-            left -= 1
-        self.leapt += leap.steps - left
+        if not self._player.posted:
+            self.leapt += leaper.over(self._serving.follow, min(self._due, end), _by_nobody)
 
     def _pass_time(self, ticked: Ticked, end: float) -> None:
         wake = math.inf if ticked.wake_at is None else ticked.wake_at
@@ -118,3 +112,8 @@ class Driver:
         if at == math.inf:
             raise Refused(ticked.stalled or "the agents that are left wait for something that never comes")
         self._wait_until(max(at, self._clock.now() + SHORTEST_WAIT_S))
+
+
+def _by_nobody() -> bool:
+    """Agents hear of what ends a turn alone, which ends a leap."""
+    return False

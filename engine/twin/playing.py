@@ -9,11 +9,11 @@ from pathlib import Path
 from engine.body import Body
 from engine.clock import EngineClock
 from engine.control import Sink
+from engine.leap import Leaper
 from engine.serving import PUBLISH_EVERY_S, Serving, Session
 from engine.snapshot import Snapshot
 from engine.turn import Priority
 from engine.twin.driver import Desk, Driver
-from engine.twin.leap import Leaper
 from engine.twin.setup import TwinSetup, TwinSummary
 from engine.twin.whole import WholeStats
 from engine.workload.player import Player

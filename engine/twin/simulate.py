@@ -10,8 +10,8 @@ from engine.calibration.quick import measure_costs
 from engine.cards.profile import CardProfile
 from engine.control import Sink
 from engine.costs import Costs
+from engine.leap import Leaper
 from engine.snapshot import Snapshot
-from engine.twin.leap import Leaper
 from engine.twin.playing import Playing
 from engine.twin.setup import TwinSetup, TwinSummary
 from engine.twin_body import TwinConfig, chosen_preset, modelled_model, twin_backend

@@ -15,6 +15,9 @@ of 8 slots on the mean; their prefills hold each other up (a chunk of 256 tokens
 people's, with few tools: played in simulated time b is 0.53, 0.58 and 0.63 at 12, 15 and 20 tok/s per slot. A turn
 grows to about p + k a + (k + 1) o = 1,020 tokens and holds 769 over its life: the stand-in's average turn of 768.
 `long-context`: k = 7, p = 1,300, a = 50, o = 50 grows to about 2,050 tokens; b is 0.55, 0.59 and 0.64 with 12 agents.
+`full-card`: k = 19, p = 5,000, a = 50, o = 70 grows to about 7,300 tokens and holds 6k over its life, which is the
+VRAM-ceiling study's turn; its times are the card's own (scale 1). Alone b is 0.6; twenty agents keep the card's eight
+slots full and ask for twice the memory that it has.
 
 Waits are drawn by strata (one from each n-th part of the distribution, in seeded order), so that a small file has the
 quantiles of the distribution and b does not hang on luck.
@@ -68,6 +71,7 @@ class WorkloadRecipe:
     agents_nominal: int
     arrivals_s: float
     parts: tuple[Recipe, ...]
+    scale: float = STANDIN_SCALE
 
 
 SWARM = WorkloadRecipe(
@@ -92,11 +96,25 @@ LONG_CONTEXT = WorkloadRecipe(
         Recipe("person", 1, Priority.FOREGROUND, 8, prompt=280, appended=30, output=45, calls=(0, 2), think_s=12.0),
     ),
 )
-SHIPPED = {"swarm.jsonl": SWARM, "long-context.jsonl": LONG_CONTEXT}
+FULL_CARD = WorkloadRecipe(
+    "full-card",
+    "Agents of about 6k tokens each: eight fill an RX 9070 XT, and what is paused goes over",
+    seed=15500,
+    agents_nominal=20,
+    arrivals_s=1.0,
+    parts=(
+        Recipe("coder", 17, Priority.BACKGROUND, 4, prompt=5000, appended=50, output=70, calls=(14, 24), think_s=0.5),
+        Recipe("person", 3, Priority.FOREGROUND, 8, prompt=2400, appended=200, output=120, calls=(0, 2), think_s=12.0),
+    ),
+    scale=1.0,
+)
+SHIPPED = {"swarm.jsonl": SWARM, "long-context.jsonl": LONG_CONTEXT, "full-card.jsonl": FULL_CARD}
 
 
-def generate(recipe: WorkloadRecipe, scale: float = STANDIN_SCALE) -> Workload:
-    """The workload of a recipe; the same seed and scale give the same workload everywhere."""
+def generate(recipe: WorkloadRecipe, scale: float | None = None) -> Workload:
+    """The workload of a recipe, at its own scale if none is given; the same seed and scale give the same workload
+    everywhere."""
+    scale = recipe.scale if scale is None else scale
     rng = random.Random(recipe.seed)
     calls = [
         [[rng.randint(*part.calls) for _ in range(part.turns)] for _ in range(part.agents)] for part in recipe.parts

@@ -1,6 +1,8 @@
 """Any workload to a Workload: a shipped one by its name, a file of ours, or one of TraceLab's two formats."""
 
+import math
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from engine.errors import Refused
@@ -29,6 +31,13 @@ def load_workload(name_or_path: str | Path = DEFAULT, max_context: int | None = 
             raise Refused(f"there is no workload {str(name_or_path)!r}; name a file or one of {', '.join(shipped())}")
     workload = _reader_for(path)(path)
     return workload if max_context is None else fit(workload, max_context)
+
+
+@cache
+def nearest(mean_context: float) -> str:
+    """The shipped workload whose turns end about as long as an average turn of a card, in tokens: what a twin of that
+    card plays where nobody has chosen."""
+    return min(shipped(), key=lambda name: abs(math.log(load_workload(name).mean_tokens / mean_context)))
 
 
 def _missing(path: Path) -> bool:

@@ -106,6 +106,11 @@ class Workload:
     def turns(self) -> int:
         return sum(len(agent.turns) for agent in self.agents)
 
+    @property
+    def mean_tokens(self) -> float:
+        """Context of its turns when they end, on the mean."""
+        return sum(turn.peak_tokens for agent in self.agents for turn in agent.turns) / self.turns
+
 
 def fit(workload: Workload, max_tokens: int) -> Workload:
     """The workload with every turn at most `max_tokens` long (the model's context): the prompt is cut first, to no

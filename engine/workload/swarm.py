@@ -8,6 +8,7 @@ from functools import partial
 
 from engine.control import Control
 from engine.errors import Refused
+from engine.knobs import Knobs
 from engine.turn import Priority
 from engine.workload.player import Player
 from engine.workload.script import AgentScript, Round, ScriptedTurn, Workload
@@ -59,6 +60,11 @@ class Swarm:
         return self._workload
 
     @property
+    def agents(self) -> int:
+        """As many as were asked for, also before they have come."""
+        return self._agents
+
+    @property
     def status(self) -> SwarmStatus:
         """An immutable object, replaced as things happen; after `stop` the last one, with the settings of the next
         start."""
@@ -92,6 +98,16 @@ class Swarm:
         self._tell("swarm stopped", author)
         return played
 
+    def set_workload(self, workload: Workload, agents: int | None = None, author: str = "swarm") -> None:
+        """Other agents take the place of these, so many or as many as the workload says; they play if these did."""
+        count = checked_agents(workload.agents_nominal if agents is None else agents)
+        played = self.stop(author)
+        with self._lock:
+            self._workload, self._agents, self._player = workload, count, None
+            self._idle = SwarmStatus(False, workload.name, count, self._speed, notes=workload.notes)
+        if played:
+            self.start(author)
+
     def set_agents(self, agents: int, author: str = "swarm") -> None:
         with self._lock:
             old, self._agents = self._agents, checked_agents(agents)
@@ -114,8 +130,13 @@ class Swarm:
         """One turn that a person waits for, at once, swarm running or not; returns its agent's name."""
         return self._once("person-now", Priority.FOREGROUND, prompt_tokens, output_tokens)
 
-    def long_turn_now(self, prompt_tokens: int = 1984, output_tokens: int = 64) -> str:
-        """One long background turn, at once, swarm running or not; returns its agent's name."""
+    def long_turn_now(self, prompt_tokens: int | None = None, output_tokens: int = 64) -> str:
+        """One long background turn, at once, swarm running or not; returns its agent's name. Without a length it is as
+        long as the card calls long on a twin, else as the default knobs do."""
+        if prompt_tokens is None:
+            snapshot = self._control.snapshot
+            knobs = snapshot.knobs if snapshot.twin else Knobs()
+            prompt_tokens = max(1, knobs.long_turn_tokens - output_tokens)
         return self._once("long-now", Priority.BACKGROUND, prompt_tokens, output_tokens)
 
     def _once(self, prefix: str, priority: Priority, prompt: int, output: int) -> str:

@@ -15,6 +15,7 @@ from engine.body import BodyConfig
 from engine.errors import Refused
 from engine.host import HostConfig
 from engine.snapshot import HostState
+from engine.twin.live import live_config
 from engine.workload.tour.tour import Tour
 from panels.deck_view import CalibrationState
 
@@ -27,6 +28,11 @@ def deck(tmp_path: Path) -> Iterator[Deck]:
     made = Deck(DeckConfig(host=HostConfig(body=body), agents=2, database=tmp_path / "sessions.sqlite"))
     yield made
     made.stop()
+
+
+def playing(deck: Deck) -> tuple[bool, str, int]:
+    now = deck.swarm.state()
+    return now.running, now.workload, now.agents
 
 
 def threads() -> list[str]:
@@ -177,3 +183,40 @@ def test_of_a_tour_and_a_measurement_in_the_same_instant_one_is_refused(
 def test_an_unknown_workload_is_refused_with_the_names() -> None:
     with pytest.raises(Refused, match="swarm"):
         Deck(DeckConfig(workload="nonsense"))
+
+
+def test_a_twin_plays_turns_as_long_as_its_cards_and_the_real_engine_gets_its_agents_back(tmp_path: Path) -> None:
+    body = BodyConfig(model=str(tmp_path / "nowhere.gguf"))
+    deck = Deck(DeckConfig(host=HostConfig(body=body), database=tmp_path / "sessions.sqlite"))
+    deck.start()
+    try:
+        wait_until(lambda: deck.control.snapshot.state == HostState.FAILED)
+        deck.swarm.set_agents(7, "tab 1")
+        deck.twin.start_twin("rx9070xt", "tab 1")
+        wait_until(lambda: playing(deck) == (True, "full-card", 20))
+        wait_until(lambda: any(turn.context_tokens > 2_000 for turn in deck.control.snapshot.turns))
+        deck.swarm.long_turn()
+        wait_until(lambda: any(turn.context_tokens == 16_384 - 64 for turn in deck.control.snapshot.turns))
+        with pytest.raises(Refused, match="the twin runs already"):
+            deck.twin.start_twin("rx9070xt", "tab 1")
+        deck.twin.leave_twin("tab 1")
+        wait_until(lambda: playing(deck) == (True, "swarm", 7))
+    finally:
+        deck.stop()
+
+
+def test_a_workload_that_was_chosen_is_played_on_the_twin_too(tmp_path: Path) -> None:
+    body = BodyConfig(model=str(tmp_path / "nowhere.gguf"))
+    asked = DeckConfig(host=HostConfig(body=body), workload="long-context", database=tmp_path / "sessions.sqlite")
+    deck = Deck(asked)
+    deck.start()
+    try:
+        deck.twin.start_twin("rx9070xt", "tab 1")
+        assert deck.swarm.state().workload == "long-context"
+    finally:
+        deck.stop()
+
+
+def test_a_deck_that_begins_with_the_twin_plays_the_cards(tmp_path: Path) -> None:
+    deck = Deck(DeckConfig(host=live_config(), database=tmp_path / "sessions.sqlite"))
+    assert (deck.swarm.state().workload, deck.swarm.state().agents) == ("full-card", 20)

@@ -88,12 +88,12 @@ def test_a_bad_value_is_refused_in_its_field_and_the_last_good_one_stays(name: s
     tab = open_page()
     before = said(tab)
     type_in(tab, name, value)
-    refusals = [line.value for line in tab.markdown if line.value.startswith(":red[")]
+    refusals = [line.value for line in tab.markdown if line.value.startswith(":small[:red[")]
     assert len(refusals) == 1
     assert "give a whole number from 1 to" in refusals[0]
     assert before in said(tab).replace(refusals[0] + "\n", "")
     type_in(tab, name, 16)
-    assert not [line for line in tab.markdown if line.value.startswith(":red[")]
+    assert not [line for line in tab.markdown if line.value.startswith(":small[:red[")]
 
 
 def test_a_typed_value_is_what_the_page_is_about() -> None:

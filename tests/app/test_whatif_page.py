@@ -108,6 +108,7 @@ def test_it_renders_in_every_state_of_the_engine_and_without_one(scene: str | No
     assert "What-if &nbsp; :gray-badge[modelled]" in text
     assert "Press Run grid: the default is KV precision against slots." in text
     assert "8 cells, about" in text
+    assert found(tab, "selectbox", "Workload").value == "full-card"
     assert not button(tab, "Run grid").disabled
 
 

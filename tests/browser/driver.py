@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from app.bench.chromium import FLAGS, chromium
 
@@ -104,3 +105,13 @@ def _wait_until_up(app: App, wait_s: float) -> None:
         else:
             return
     raise AssertionError(f"the app did not answer within {wait_s:g} s:\n{app.text()}")
+
+
+def choose(page: Page, label: str, option: str | re.Pattern[str]) -> None:
+    """From a select box. The page has come to rest under it first: a list closes where its page scrolls, and the event
+    of a scroll comes a frame after it."""
+    opens = page.get_by_role("combobox", name=label, exact=True).locator("xpath=following-sibling::button")
+    opens.scroll_into_view_if_needed()
+    page.evaluate("() => new Promise((over) => requestAnimationFrame(() => requestAnimationFrame(over)))")
+    opens.click()
+    page.get_by_role("option", name=option).click()

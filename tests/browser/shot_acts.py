@@ -4,6 +4,8 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from tests.browser.driver import choose
+
 GRID_MS = 150_000
 
 
@@ -89,8 +91,7 @@ def run_grid(page: Page) -> None:
     """The default grid, done, with a cell chosen."""
     page.get_by_role("button", name="Run grid").click()
     expect(page.get_by_text(re.compile(r"8 cells in"))).to_be_visible(timeout=GRID_MS)
-    page.get_by_role("combobox", name="Cell").locator("xpath=following-sibling::button").click()
-    page.get_by_role("option", name="KV precision fp16, Slots 8").click()
+    choose(page, "Cell", "KV precision fp16, Slots 8")
     expect(page.get_by_role("button", name="Apply to the engine")).to_be_visible()
     expect(page.locator(".parkdeck-plot .main-svg").nth(8)).to_be_attached()
 

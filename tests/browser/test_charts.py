@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Download, Locator, Page, expect
 from engine.record.cells import restored
 from panels.assets import ASSETS
 from panels.palette import palette
-from tests.browser.driver import App, running_app
+from tests.browser.driver import App, choose, running_app
 from tests.browser.scenes import HOSTILE
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -103,8 +103,7 @@ def saved(page: Page, name: str, index: int = 0) -> Download:
 
 
 def choose_card(page: Page) -> None:
-    page.get_by_role("combobox", name="Card").locator("xpath=following-sibling::button").click()
-    page.get_by_role("option", name=re.compile("HYPERLINK")).click()
+    choose(page, "Card", re.compile("HYPERLINK"))
 
 
 def sent(page: Page, index: int = 0) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
-from tests.browser.driver import App, running_app
+from tests.browser.driver import App, choose, running_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 READY_S = 420.0
@@ -165,8 +165,7 @@ def test_a_preview_stands_there_before_a_change_that_only_apply_makes(page: Page
 
 
 def test_the_policy_changes(page: Page) -> None:
-    page.get_by_role("combobox", name="Tier policy").locator("xpath=following-sibling::button").click()
-    page.get_by_role("option", name="recompute-only").click()
+    choose(page, "Tier policy", "recompute-only")
     wait_until(page, lambda: "recompute-only" in events(page), "the event of the policy")
 
 

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, WebSocketRoute, expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from tests.browser.driver import App, running_app
+from tests.browser.driver import App, choose, running_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 SOON_MS = 60_000
@@ -51,8 +51,7 @@ def open_page(
     if between:
         opened.route_web_socket(re.compile("_stcore/stream"), between)
     opened.goto(f"{app.url}/prices")
-    opened.get_by_role("combobox", name="Model").locator("xpath=following-sibling::button").click()
-    opened.get_by_role("option", name=re.compile("^swap")).click()
+    choose(opened, "Model", re.compile("^swap"))
     expect(opened.get_by_text("the study rounds 147,456 to 147,000")).to_be_visible()
     give(opened, "Context of the turn", "6900")
     expect(opened.get_by_text("A turn of 6,900 tokens holds 1.01 GB")).to_be_visible()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.driver import App, running_app
+from tests.browser.driver import App, choose, running_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 SOON_MS = 60_000
@@ -81,6 +81,10 @@ def test_a_grid_is_run_watched_chosen_from_and_applied(page: Page) -> None:
     expect(page.get_by_role("heading", name="KV precision fp16, Slots 4")).to_be_visible()
     page.wait_for_function(f"(title) => ({FIND})(title)?.data.length === 4", arg="Turns by phase")
     expect(page.get_by_text("Sets KV precision fp16 and Slots 4 of the live engine")).to_be_visible()
+    choose(page, "Cell", "KV precision q8, Slots 4")
+    expect(page.get_by_role("heading", name="KV precision q8, Slots 4")).to_be_visible()
+    choose(page, "Cell", "KV precision fp16, Slots 4")
+    expect(page.get_by_role("heading", name="KV precision fp16, Slots 4")).to_be_visible()
     page.get_by_role("button", name="Apply to the engine").click()
     expect(page.get_by_text("KV precision fp16, Slots 4: set on the live engine.")).to_be_visible()
     expect(

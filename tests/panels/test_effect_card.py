@@ -16,7 +16,8 @@ from panels.effect_words import Cell
 from panels.scale import Scale
 from tests.app.test_live_page import open_page
 from tests.browser.scenes import running
-from tests.panels.fake_control import CARD, GIB, FakeControl
+from tests.panels.fake_control import CARD, GIB, MODELLED, FakeControl
+from tests.panels.fake_deck import FakeTwin
 
 
 def shown(control: FakeControl) -> Effect:
@@ -117,7 +118,7 @@ def test_undo_sets_every_knob_of_the_change_back_and_is_a_change_itself() -> Non
     control.set_knobs({"kv_dtype": "q8", "low_watermark": 0.5}, author="tab 2")
     control.advance(5.0)
     first = shown(control).change
-    undone = effect_card.undo(control, first.key, "tab 1")
+    undone = effect_card.undo(control, FakeTwin(control), first.key, "tab 1")
     assert control.calls[-1] == ("set_knobs", {"kv_dtype": KVDtype.FP16, "low_watermark": 0.9}, "tab 1")
     assert undone.answer.text == "Undone: KV precision is fp16 again, Low watermark is 90 % again."
     back = shown(control).change
@@ -135,12 +136,12 @@ def test_a_knob_that_was_changed_since_is_not_undone() -> None:
     control.advance(5.0)
     control.set_knobs({"low_watermark": 0.7}, author="tab 2")
     asked = len(control.calls)
-    undone = effect_card.undo(control, key, "tab 1")
+    undone = effect_card.undo(control, FakeTwin(control), key, "tab 1")
     assert undone.answer.tone == "bad"
     assert undone.answer.text == "Not undone: Low watermark was changed since by tab 2, to 70 %, at step 1,300."
     assert len(control.calls) == asked
     assert control.knobs.kv_dtype is KVDtype.Q8
-    assert "no longer known" in effect_card.undo(control, "another", "tab 1").answer.text
+    assert "no longer known" in effect_card.undo(control, FakeTwin(control), "another", "tab 1").answer.text
 
 
 def test_another_knob_that_was_changed_since_does_not_hinder() -> None:
@@ -148,7 +149,7 @@ def test_another_knob_that_was_changed_since_does_not_hinder() -> None:
     control.set_knobs({"kv_dtype": "q8"}, author="tab 1")
     key = shown(control).change.key
     control.set_knobs({"max_running": 3}, author="tab 2")
-    assert effect_card.undo(control, key, "tab 1").answer.tone == "good"
+    assert effect_card.undo(control, FakeTwin(control), key, "tab 1").answer.tone == "good"
     assert (control.knobs.kv_dtype, control.knobs.max_running) == (KVDtype.FP16, 3)
 
 
@@ -163,7 +164,7 @@ class Slow(FakeControl):
 def test_an_undo_that_the_engine_refuses_late_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("panels.asking.PATIENCE_S", 0.01)
     control = Slow(at=112.0)
-    asked = effect_card.undo(control, shown(control).change.key, "tab 1")
+    asked = effect_card.undo(control, FakeTwin(control), shown(control).change.key, "tab 1")
     assert asked.answer.tone == "wait"
     assert effect_card.settled(asked) is asked
     control.answer.set_exception(BadKnob("agent 1 has 9,000 tokens"))
@@ -207,3 +208,23 @@ def test_a_complete_measurement_stays_and_a_dismissed_card_comes_back_with_the_n
     deck.control.advance(31.0)
     page.run()
     assert page.session_state[effect_card.MEASURED].change.author == "api"
+
+
+def test_a_change_of_the_twins_card_is_measured_and_taken_back_as_one_of_knobs() -> None:
+    control = switched()
+    control.modelled = MODELLED
+    twin = FakeTwin(control)
+    told = Event(control.at, control.start_utc + control.at, 1, EventKind.CARD, "tab 1", "Copy to host 50 → 25 GB/s",
+                 name="link_out", old="50000000000.0", new="25000000000.0")  # fmt: skip
+    control.extra_events.append(told)
+    control.advance(20.0)
+    found = shown(control)
+    assert found.change.events == (told,)
+    assert found.stage is Stage.GROWING
+    data = effect_card.card(found, control.snapshot, Scale(None), None)
+    assert (data["title"], data["can_undo"]) == ("Copy to host 50 → 25 GB/s", True)
+    undone = effect_card.undo(control, twin, found.change.key, "tab 1")
+    assert twin.calls == [("set", {"link_out": 50e9}, "tab 1")]
+    assert undone.answer.text == "Undone: Copy to host is 50 GB/s again."
+    control.modelled = None
+    assert not effect_card.card(found, control.snapshot, Scale(None), None)["can_undo"]

@@ -54,7 +54,7 @@ def test_a_field_that_was_never_told_its_value_is_not_emptied_by_its_user() -> N
     assert not at.markdown[1:-1]
     at.session_state["cut short"] = False
     at.run().number_input[0].set_value(None).run()
-    assert ":red[Speed is empty]" in [said.value for said in at.markdown]
+    assert ":small[:red[Speed is empty]]" in [said.value for said in at.markdown]
     assert at.markdown[-1].value == "`40.0`"
 
 

@@ -5,7 +5,6 @@ from functools import partial
 from engine.errors import Refused
 from engine.geometry import KVDtype
 from engine.snapshot import Snapshot
-from engine.words import mib
 from engine.workload.text import PromptSource
 from engine.workload.tour.cast import SEED
 from engine.workload.tour.sizes import SLOTS, Sizes, sizes_for
@@ -32,8 +31,8 @@ def fill(stage: Stage) -> Waiting[str]:
     said.insert(
         0,
         f"{len(rows)} of {stage.snapshot.knobs.max_running} slots run and hold "
-        f"{sum(row.kv_tokens for row in rows):,} tokens, {mib(nbytes)}; room for {stage.snapshot.paused_fit or 0} "
-        "more average turns is left.",
+        f"{sum(row.kv_tokens for row in rows):,} tokens, {stage.mib(nbytes)}; room for "
+        f"{stage.snapshot.paused_fit or 0} more average turns is left.",
     )
     return " ".join(said)
 

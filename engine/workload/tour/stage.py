@@ -12,7 +12,7 @@ from engine.events import Event, EventKind
 from engine.knobs import Knobs, change
 from engine.snapshot import Counters, Snapshot, TurnRow
 from engine.turn import Phase, Tier
-from engine.words import counted, took
+from engine.words import counted, mib, took
 from engine.workload.text import PromptSource
 from engine.workload.tour.cast import AUTHOR, Cast, Member
 from engine.workload.tour.sizes import Sizes
@@ -33,8 +33,9 @@ class NotSeen(Exception):
 
 class Stage:
     """One tour's: its cast, the knobs it has changed, and what it has seen. `snapshot` and `now` are those of the
-    present round; `events`: all of them since the step began, while it is played. `stop_swarm` ends the swarm, True
-    when its agents played."""
+    present round: a visitor's patience goes by `now`, what is told by the engine's clock, which a twin's pace changes.
+    `events`: all of them since the step began, while it is played. `stop_swarm` ends the swarm, True when its agents
+    played."""
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class Stage:
         return self.cast
 
     def engage(self, source: PromptSource, sizes: Sizes) -> None:
-        self.cast = Cast(self.control, source, sizes, self.clock, self._wake)
+        self.cast = Cast(self.control, source, sizes, lambda: self.control.now, self._wake)
 
     def end_swarm(self) -> bool:
         played = self._stop_swarm()
@@ -206,6 +207,11 @@ class Stage:
 
     def _in_force(self, changes: Mapping[str, object]) -> bool:
         return all(getattr(self.snapshot.knobs, name) == value for name, value in changes.items())
+
+    # -- words ------------------------------------------------------------------------------------------------------
+
+    def mib(self, nbytes: int) -> str:
+        return mib(nbytes, twin=self.snapshot.twin)
 
     # -- reasons ----------------------------------------------------------------------------------------------------
 

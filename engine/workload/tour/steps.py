@@ -8,7 +8,7 @@ from engine.errors import ParkdeckError, Refused
 from engine.events import Event, EventKind
 from engine.geometry import KVDtype
 from engine.turn import Phase, Tier
-from engine.words import counted, mib, took
+from engine.words import counted, took
 from engine.workload.tour.cast import AUTHOR, Member
 from engine.workload.tour.opening import TOOL_TOKENS, block_size_of, fill
 from engine.workload.tour.stage import LEAVING, NotSeen, Stage, Waiting
@@ -42,11 +42,12 @@ def pause_two(stage: Stage) -> Waiting[str]:
     now, before = stage.snapshot.counters, stage.before
     moved = now.swap_out_bytes - before.swap_out_bytes
     again = now.recomputed_tokens - before.recomputed_tokens
-    price = f"{mib(moved)} copied, {counted(again, 'token')} recomputed" if moved or again else (
+    price = f"{stage.mib(moved)} copied, {counted(again, 'token')} recomputed" if moved or again else (
         "0 bytes copied, 0 tokens recomputed"
     )  # fmt: skip
+    held = stage.mib(sum(row.kv_bytes for _, row in parked))
     return (
-        f"{_names([m for m, _ in parked])} are paused and resident with {mib(sum(row.kv_bytes for _, row in parked))}; "
+        f"{_names([m for m, _ in parked])} are paused and resident with {held}; "
         f"{stage.playing.running(stage.snapshot)} of {stage.snapshot.knobs.max_running} slots run again. "
         f"Price: {price}."
     )
@@ -58,7 +59,9 @@ def pause_third(stage: Stage) -> Waiting[str]:
     held = f"{len(stage.parked(Tier.RESIDENT))} paused turns stay resident."
     if left.kind is EventKind.SWAP_OUT:
         stage.figures[OUT] = left.seconds or 0.0
-        return f"{left.agent} left: {mib(left.nbytes or 0)} to the host pool in {took(left.seconds or 0.0)}. {held}"
+        return (
+            f"{left.agent} left: {stage.mib(left.nbytes or 0)} to the host pool in {took(left.seconds or 0.0)}. {held}"
+        )
     return f"{left.agent} left: dropped, for the host pool has no room for it; its KV must be recomputed. {held}"
 
 
@@ -95,7 +98,7 @@ def flip_q8(stage: Stage) -> Waiting[str]:
     back = yield from _wait_for(stage, (EventKind.SWAP_IN, EventKind.RECOMPUTE), f"{away[0].name} back")
     if back.kind is EventKind.SWAP_IN:
         stage.figures[BACK] = back.seconds or 0.0
-        came = f"{back.agent} back in {took(back.seconds or 0.0)}, {mib(back.nbytes or 0)}"
+        came = f"{back.agent} back in {took(back.seconds or 0.0)}, {stage.mib(back.nbytes or 0)}"
     else:
         came = f"{back.agent} back, recomputed in {took(back.seconds or 0.0)}"
     return f"{said} {came}; {len(stage.parked(Tier.RESIDENT))} paused turns stay beside it."
@@ -115,11 +118,12 @@ def block_one(stage: Stage) -> Waiting[str]:
     )
     row = next(row for m, row in stage.playing.rows(stage.snapshot) if m is member)
     taken = _taken_after(stage, member)
-    kept = f"{mib(row.kv_bytes)} stayed" if row.tier is Tier.RESIDENT else f"its KV is {row.tier}"
+    kept = f"{stage.mib(row.kv_bytes)} stayed" if row.tier is Tier.RESIDENT else f"its KV is {row.tier}"
     # A tool takes its time; that is not what is being measured.
-    while stage.now - began < TOOL_S:
+    while stage.control.now - began < TOOL_S:
         yield
-    waited, sent = stage.now - began, stage.now
+    sent = stage.control.now
+    waited = sent - began
     try:
         yield from stage.answer(stage.control.unblock(stage.playing.tool_result(member, TOOL_TOKENS), AUTHOR))
     except ParkdeckError as refusal:
@@ -152,7 +156,7 @@ def _block(stage: Stage) -> Waiting[tuple[Member, float]]:
             continue
         member = found[0][0]
         assert member.turn is not None
-        member.blocked, began = True, stage.now
+        member.blocked, began = True, stage.control.now
         try:
             yield from stage.answer(stage.control.block(member.turn, TOOL, AUTHOR))
         except ParkdeckError:

@@ -10,6 +10,7 @@ import pytest
 
 from engine.body import BodyConfig, chosen_backend, open_body
 from engine.cards.store import load_card
+from engine.changes import changes
 from engine.errors import Refused
 from engine.geometry import KVDtype
 from engine.host import Host
@@ -103,3 +104,13 @@ def test_the_body_is_the_cards_and_opens_at_once() -> None:
     assert body.costs.prefill_tokens_per_s == pytest.approx(prefill)
     with pytest.raises(Refused, match="there is no card"):
         open_body(replace(config, card="nowhere"), lambda startup: None)
+
+
+def test_a_sample_is_taken_as_soon_as_the_card_is_changed_and_none_for_the_pace(host: Host) -> None:
+    host.submit(TurnRequest("agent", (101,) * 900, 4_000), Ear()).result(WAIT_S)
+    host.set_card({"link_out": 25.0e9, "decode_base": 0.03}, "test").result(WAIT_S)
+    (change,) = changes(host.events())
+    assert change.of_card
+    until(lambda: any(sample.at == change.at for sample in host.samples()))
+    host.set_card({"pace": 20.0}, "test").result(WAIT_S)
+    assert changes(host.events()) == (change,)

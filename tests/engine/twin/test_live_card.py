@@ -11,6 +11,7 @@ import pytest
 from engine.body import open_body
 from engine.card_command import set_card
 from engine.cards.store import load_card
+from engine.changes import changes, overruled
 from engine.commands import Commands
 from engine.core import Core, core_over
 from engine.errors import Refused
@@ -134,7 +135,7 @@ def test_a_live_turn_that_could_never_fit_any_more_keeps_the_memory(table: Table
 def test_the_pace_is_set_live(table: Table) -> None:
     assert table.set(pace=10.0).pace == table.clock.pace == 10.0
     assert table.set(pace=FASTEST).pace == FASTEST
-    assert [one.text for one in table.events if one.kind is EventKind.CARD] == ["Pace 1x → 10x", "Pace 10x → fastest"]
+    assert [one.text for one in table.events if one.kind is EventKind.CARD] == ["Pace 1x → 10x", "Pace 10x → max"]
 
 
 @pytest.mark.parametrize(
@@ -165,3 +166,18 @@ def test_the_value_in_force_is_no_change(table: Table) -> None:
     table.set(**dict(table.live.state().now), pace=1.0, overlap=False)
     assert table.events == []
     assert table.live.state() is table.live.state()
+
+
+def test_a_change_of_figures_is_a_change_with_its_old_values_and_the_pace_is_none(table: Table) -> None:
+    before = table.live.version
+    table.set(link_out=25e9, overlap=True)
+    assert table.live.version == before + 2
+    table.set(pace=10.0)
+    assert table.live.version == before + 2
+    (found,) = changes(table.events)
+    assert (found.of_card, found.author) == (True, "tab 7")
+    assert found.text == "Copy to host 50 → 25 GB/s; Overlap of copies off → on"
+    assert found.old == {"link_out": 50e9, "overlap": False}
+    table.set(**found.old)
+    assert overruled(found, changes(table.events)) is not None
+    assert not table.live.state().changed

@@ -19,8 +19,11 @@ from engine.turn import Phase, Priority
 from engine.twin.setup import TwinSetup
 from engine.twin.simulate import TwinProgress, simulate
 from engine.twin_body import TwinConfig
+from engine.workload.readers import load_workload, nearest
 from engine.workload.script import AgentScript, Round, ScriptedTurn, Workload
 from tests.engine.twin.small import Everything, small_card, small_setup, small_workload
+
+GIB = 1 << 30
 
 
 def same(setup: TwinSetup) -> dict[str, object]:
@@ -143,3 +146,18 @@ def test_what_cannot_be_run_is_refused_in_a_sentence() -> None:
 def test_agents_that_never_fit_are_refused_and_told() -> None:
     summary = simulate(TwinSetup(small_card(160), one_turn(Round(500, 5)), TwinConfig("ceiling")))
     assert (summary.refused, summary.turns) == (1, 0)
+
+
+def test_what_a_card_plays_by_default_fills_it_and_a_paused_turn_has_to_leave() -> None:
+    """Fifty thousand tokens take a minute to prefill at 962 tok/s; soon after the card is full and somebody moves."""
+    card, sink = load_card("rx9070xt"), Everything()
+    simulate(TwinSetup(card, load_workload(nearest(card.mean_context.amount)), hours=75 / 3600), sinks=[sink])
+    fullest = max(sample.bands.used / sample.bands.ceiling for sample in sink.samples)
+    assert 0.9 < fullest <= 1.0
+    half_a_minute = next(sample for sample in sink.samples if sample.at > 30)
+    assert half_a_minute.running == 8
+    assert half_a_minute.bands.running_kv + half_a_minute.bands.paused_kv > 3 * GIB
+    left = [event for event in sink.events if event.kind is EventKind.SWAP_OUT]
+    assert left
+    paused = {event.turn for event in sink.events if event.kind is EventKind.PREEMPT}
+    assert any(event.turn in paused and event.nbytes and event.nbytes > GIB // 4 for event in left)

@@ -6,9 +6,9 @@ import pytest
 
 from engine.turn import Priority
 from engine.workload.format import dump_workload
-from engine.workload.generate import SHIPPED, STANDIN_SCALE, WAIT_MOST_S, generate
+from engine.workload.generate import SHIPPED, WAIT_MOST_S, generate
 from engine.workload.player import Player
-from engine.workload.readers import WORKLOADS, load_workload
+from engine.workload.readers import WORKLOADS, load_workload, nearest
 from tests.engine.workload.fake_control import FakeControl, play
 
 
@@ -24,7 +24,7 @@ def test_shipped_file_is_what_its_seed_gives(name: str) -> None:
 def test_waits_have_the_published_quantiles(name: str) -> None:
     workload = generate(SHIPPED[name])
     rounds = [one for agent in workload.agents for turn in agent.turns for one in turn.rounds if one.tool is not None]
-    waits = sorted(one.wait_ms / 1000 / STANDIN_SCALE for one in rounds)
+    waits = sorted(one.wait_ms / 1000 / workload.scale for one in rounds)
     assert statistics.median(waits) == pytest.approx(0.3, rel=0.1)
     assert waits[int(0.9 * len(waits))] == pytest.approx(13.6, rel=0.15)
     assert waits[-1] <= WAIT_MOST_S + 0.001
@@ -37,6 +37,11 @@ def test_sizes_and_priorities() -> None:
     assert all(turn.think_ms > 0 for agent in foreground for turn in agent.turns)
     peaks = [turn.peak_tokens for agent in load_workload("long-context").agents[:11] for turn in agent.turns]
     assert statistics.mean(peaks) == pytest.approx(2048, rel=0.05)
+
+
+@pytest.mark.parametrize(("mean_context", "name"), [(768, "swarm"), (320, "swarm"), (6144, "full-card")])
+def test_a_twin_plays_turns_about_as_long_as_its_cards(mean_context: float, name: str) -> None:
+    assert nearest(mean_context) == name
 
 
 @pytest.mark.parametrize("tokens_per_s", [12, 20])

@@ -7,6 +7,7 @@ ends a leap: the instants that the rules compare it with (`quiet_until`), and th
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engine.backends.base import StepPlan
@@ -45,6 +46,16 @@ class Leaper:
         self._core = core
         self._loop = loop
         self._backend = backend
+
+    def over(self, follow: Callable[[StepPlan], None], due: float, interrupted: Callable[[], bool]) -> int:
+        """Has the plan followed at each boundary that need not be decided at, before `due` and while nobody is there
+        who wants to be heard at the next one. Returns how many these were."""
+        leap, clock = self.ahead(due), self._core.clock
+        done = 0
+        while done < leap.steps and clock.now() < leap.until and not interrupted():
+            follow(leap.plan)
+            done += 1
+        return done
 
     def ahead(self, due: float) -> Leap:
         """`due`: when somebody else acts next."""
