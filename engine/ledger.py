@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from engine.backends.base import Backend, Holding
+from engine.blocked import Blocked
+from engine.blocked_book import BlockedBook
 from engine.clock import EngineClock
 from engine.control import Listener
 from engine.errors import UnknownTurn
@@ -74,7 +76,8 @@ class LiveTurn:
 class Ledger:
     """Live turns by id, in order of arrival. Every change of phase, tier or tool goes through `move`, which closes the
     interval that ends there; what else changes a turn without a slot, or its KV, says so with `changed`. `scale`: card
-    bytes per byte of KV on this machine. `late`: the last few that ended."""
+    bytes per byte of KV on this machine. `late`: the last few that ended. `waits`: the sums of all spans that
+    closed."""
 
     clock: EngineClock
     backend: Backend
@@ -84,6 +87,10 @@ class Ledger:
     turns: dict[TurnId, LiveTurn] = field(default_factory=dict)
     ended: dict[TurnId, Phase] = field(default_factory=dict)
     late: deque[LiveTurn] = field(default_factory=lambda: deque(maxlen=LATE_KEPT))
+    waits: BlockedBook = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.waits = BlockedBook(self.clock.now())
 
     def __iter__(self) -> Iterator[LiveTurn]:
         return iter(self.turns.values())
@@ -99,6 +106,7 @@ class Ledger:
     def add(self, turn: LiveTurn, now: float) -> None:
         turn.phase_since = turn.tier_since = turn.queued_since = turn.marked_at = now
         self.turns[turn.id] = turn
+        self.waits.came(turn.agent)
 
     def move(
         self,
@@ -156,6 +164,7 @@ class Ledger:
             )
         )
         turn.past.add(span)
+        self.waits.add(turn.agent, span)
         turn.marked_at = now
 
     def close_all_intervals(self, now: float) -> None:
@@ -168,10 +177,15 @@ class Ledger:
         self.close_interval(turn, now)
         turn.phase, turn.tier, turn.phase_since = phase, Tier.NONE, now
         del self.turns[turn.id]
+        self.waits.left(turn.agent)
         self.ended[turn.id] = phase
         self.late.append(turn)
         if len(self.ended) > ENDED_KEPT:
             del self.ended[next(iter(self.ended))]
+
+    def blocked(self, now: float) -> Blocked:
+        """How much of their life the agents have waited on tools, up to `now`."""
+        return self.waits.read(now, ((turn.agent, turn.span(now)) for turn in self))
 
     def view(self, evicting: bool) -> View:
         turns = self.turns.values()
