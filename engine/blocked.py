@@ -1,6 +1,5 @@
 """The blocked fraction b: how much of their life agents wait on tools; of each agent, each tool and the whole swarm,
-over the last WINDOW_S and over the session. Values alone; engine/blocked_book.py
-adds them up.
+over the last WINDOW_S and over the session. Values alone; engine/blocked_book.py adds them up.
 
 What counts. Each second of a live turn is one of: blocked (its phase, also while an operator holds it: the tool runs
 on), served (it has a slot: prefill or decode), queued (it wants a slot and has none), or held by the operator, which is

@@ -23,6 +23,7 @@ class EventKind(StrEnum):
     CANCEL = "cancel"
     PAUSE = "pause"
     STALL = "stall"
+    THRASH = "thrash"
     RECOMPUTE = "recompute"
     ENGINE = "engine"
     SWARM = "swarm"

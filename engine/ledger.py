@@ -24,10 +24,11 @@ LATE_KEPT = 16
 @dataclass(slots=True)
 class LiveTurn:
     """One live turn. `tokens`: prompt plus generated; `generated`: since the last stop, at most `max_tokens`;
-    `asked_at`: when the client last asked (submit or tool result), until the first token answers it;
-    `computed_once`: the longest context whose KV was ever computed, to tell recompute from prefill; `again_tokens`,
-    `again_s`: what of it the recompute under way has computed so far, and the seconds of those steps; `seen`: how the
-    governor saw it last and what it held then, None: it has changed since, or holds a slot."""
+    `asked_at`: when the client last asked (submit or tool result), until the first token answers it; `computed_once`:
+    the longest context whose KV was ever computed, to tell recompute from prefill; `again_tokens`, `again_s`: what of
+    it the recompute under way has computed so far, and the seconds of those steps; `seen`: how the governor saw it last
+    and what it held then, None: it has changed since, or holds a slot; `back`: its KV is in the arena and
+    had left it before; `moved_by_itself`: its last change of tier was no operator's."""
 
     id: TurnId
     request: TurnRequest
@@ -58,6 +59,8 @@ class LiveTurn:
     again_s: float = 0.0
     past: History = field(default_factory=History)
     seen: tuple[TurnView, Holding] | None = None
+    back: bool = False
+    moved_by_itself: bool = True
 
     @property
     def agent(self) -> str:

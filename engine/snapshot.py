@@ -162,7 +162,7 @@ class ModelledCard:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Sums since the start; none ever falls."""
+    """Sums since the start; none ever falls. `thrashes`: moves of KV undone within THRASH_S (engine/thrash.py)."""
 
     turns: int = 0
     finished: int = 0
@@ -180,6 +180,7 @@ class Counters:
     drops: int = 0
     stalls: int = 0
     abandoned: int = 0
+    thrashes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 
 from engine.snapshot import Snapshot
+from engine.thrash import THRASH_S
 from engine.turn import Phase
 from engine.words import counted
 from panels import components
@@ -108,8 +109,10 @@ def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Tile, Tile, Tile]:
             f"{counted(sums.finished, 'turn')} finished.",
         ),
         Tile(
-            "swapped", "Swapped out", size(scale.kv(sums.swap_out_bytes)), f"in {size(scale.kv(sums.swap_in_bytes))}",
-            f"KV bytes copied to and from the host pool since the start; {scale.label}.",
+            "swapped", "Swapped out", size(scale.kv(sums.swap_out_bytes)),
+            f"in {size(scale.kv(sums.swap_in_bytes))} · thrash {count(sums.thrashes)}",
+            f"KV bytes copied to and from the host pool since the start; {scale.label}. Thrash: times a turn's KV left the "
+            f"arena less than {THRASH_S:g} s after it came back, or came back less than {THRASH_S:g} s after it left.",
         ),
         Tile(
             "recomputed", "Recomputed", f"{count(sums.recomputed_tokens)} tok", f"drops {count(sums.drops)}",

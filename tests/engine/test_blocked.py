@@ -106,7 +106,9 @@ TURNS = st.lists(
 def test_whatever_comes_the_sums_are_those_of_all_spans(
     turns: list[tuple[str, float, list[tuple[Phase, float, str, bool]]]], now: float
 ) -> None:
-    book, closed, opened = BlockedBook(0.0), [], []
+    book = BlockedBook(0.0)
+    closed: list[tuple[str, Span]] = []
+    opened: list[tuple[str, Span]] = []
     for agent, start, states in turns:
         at = start
         for phase, seconds, tool, held in states:
@@ -141,10 +143,10 @@ def test_whatever_comes_the_sums_are_those_of_all_spans(
         assert row.life_s == pytest.approx(sum(total(k, agent=row.name) for k in range(3)), abs=1e-6)
         assert row.window_blocked_s == pytest.approx(total(0, since, row.name), abs=1e-6)
         assert row.window_life_s == pytest.approx(sum(total(k, since, row.name) for k in range(3)), abs=1e-6)
-    for tool in found.tools:
-        assert tool.session_s == pytest.approx(total(0, tool=tool.name), abs=1e-6)
-        assert tool.window_s == pytest.approx(total(0, since, tool=tool.name), abs=1e-6)
-    assert sum(tool.session_s for tool in found.tools) == pytest.approx(found.session.blocked_s, abs=1e-6)
+    for named in found.tools:
+        assert named.session_s == pytest.approx(total(0, tool=named.name), abs=1e-6)
+        assert named.window_s == pytest.approx(total(0, since, tool=named.name), abs=1e-6)
+    assert sum(named.session_s for named in found.tools) == pytest.approx(found.session.blocked_s, abs=1e-6)
 
 
 def test_sixteen_tools_are_told_by_name_and_the_rest_as_one_however_many_there_were() -> None:
