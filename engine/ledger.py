@@ -79,7 +79,7 @@ class LiveTurn:
 class Ledger:
     """Live turns by id, in order of arrival. Every change of phase, tier or tool goes through `move`, which closes the
     interval that ends there; what else changes a turn without a slot, or its KV, says so with `changed`. `scale`: card
-    bytes per byte of KV on this machine. `late`: the last few that ended. `waits`: the sums of all spans that
+    bytes per byte of KV on this machine. `late`: the last few that ended. `lives`: the sums of all spans that
     closed."""
 
     clock: EngineClock
@@ -90,10 +90,10 @@ class Ledger:
     turns: dict[TurnId, LiveTurn] = field(default_factory=dict)
     ended: dict[TurnId, Phase] = field(default_factory=dict)
     late: deque[LiveTurn] = field(default_factory=lambda: deque(maxlen=LATE_KEPT))
-    waits: BlockedBook = field(init=False)
+    lives: BlockedBook = field(init=False)
 
     def __post_init__(self) -> None:
-        self.waits = BlockedBook(self.clock.now())
+        self.lives = BlockedBook(self.clock.now())
 
     def __iter__(self) -> Iterator[LiveTurn]:
         return iter(self.turns.values())
@@ -109,7 +109,7 @@ class Ledger:
     def add(self, turn: LiveTurn, now: float) -> None:
         turn.phase_since = turn.tier_since = turn.queued_since = turn.marked_at = now
         self.turns[turn.id] = turn
-        self.waits.came(turn.agent)
+        self.lives.came(turn.agent)
 
     def move(
         self,
@@ -167,7 +167,7 @@ class Ledger:
             )
         )
         turn.past.add(span)
-        self.waits.add(turn.agent, span)
+        self.lives.add(turn.agent, span)
         turn.marked_at = now
 
     def close_all_intervals(self, now: float) -> None:
@@ -180,7 +180,7 @@ class Ledger:
         self.close_interval(turn, now)
         turn.phase, turn.tier, turn.phase_since = phase, Tier.NONE, now
         del self.turns[turn.id]
-        self.waits.left(turn.agent)
+        self.lives.left(turn.agent)
         self.ended[turn.id] = phase
         self.late.append(turn)
         if len(self.ended) > ENDED_KEPT:
@@ -188,7 +188,7 @@ class Ledger:
 
     def blocked(self, now: float) -> Blocked:
         """How much of their life the agents have waited on tools, up to `now`."""
-        return self.waits.read(now, ((turn.agent, turn.span(now)) for turn in self))
+        return self.lives.read(now, ((turn.agent, turn.span(now)) for turn in self))
 
     def view(self, evicting: bool) -> View:
         turns = self.turns.values()
@@ -228,6 +228,7 @@ class Ledger:
             resumed_at=turn.resumed_at,
             held=turn.held,
             tool=turn.tool,
+            host_bytes=held.host_bytes,
         )
         if not turn.phase.running:
             turn.seen = view, held

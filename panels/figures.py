@@ -15,7 +15,7 @@ from panels.units import MISSING, agents_factor, count, fraction, rate, seconds,
 @dataclass(frozen=True, slots=True)
 class Tile:
     """`value` is number and unit with a space between, or 'n/a': not measured (yet). `hint` says what the figure is and
-    where it comes from. `tone` bad: what it says does not fit."""
+    where it comes from. `tone` bad: what it says does not fit. `href`: the page that tells more."""
 
     key: str
     label: str
@@ -23,6 +23,7 @@ class Tile:
     sub: str
     hint: str
     tone: str = ""
+    href: str = ""
 
 
 def tiles(snapshot: Snapshot, scale: Scale) -> tuple[Tile, ...]:
@@ -111,8 +112,8 @@ def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Tile, Tile, Tile]:
         Tile(
             "swapped", "Swapped out", size(scale.kv(sums.swap_out_bytes)),
             f"in {size(scale.kv(sums.swap_in_bytes))} · thrash {count(sums.thrashes)}",
-            f"KV bytes copied to and from the host pool since the start; {scale.label}. Thrash: times a turn's KV left the "
-            f"arena less than {THRASH_S:g} s after it came back, or came back less than {THRASH_S:g} s after it left.",
+            f"KV bytes copied to and from the host pool since the start; {scale.label}. Thrash: times a turn's KV left "
+            f"the arena within {THRASH_S:g} s of coming back, or came back within {THRASH_S:g} s of leaving.",
         ),
         Tile(
             "recomputed", "Recomputed", f"{count(sums.recomputed_tokens)} tok", f"drops {count(sums.drops)}",
@@ -125,6 +126,7 @@ def _blocked(snapshot: Snapshot) -> Tile:
     b = snapshot.rates.blocked_fraction if snapshot.turns else None
     return Tile(
         "blocked", "Blocked fraction b", fraction(b), f"1/(1-b) = {agents_factor(b)}",
-        "Share of the agents' wall clock spent blocked on tools, measured live; the same card then holds about "
-        "1/(1-b) times as many agents.",
+        "Share of the agents' wall clock spent blocked on tools, over the last minute; the same card then holds about "
+        "1/(1-b) times as many agents. More on the page Blocked.",
+        href="blocked",
     )  # fmt: skip

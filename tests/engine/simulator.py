@@ -69,6 +69,7 @@ class SimTurn:
             resumed_at=self.resumed_at,
             held=self.held,
             tool=self.tool,
+            host_bytes=self.host_bytes,
         )
 
 
