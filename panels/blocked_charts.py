@@ -147,11 +147,12 @@ def agents_spec(found: Blocked, theme: ThemeName) -> dict[str, Any]:
 
 
 def agents_words(found: Blocked) -> str:
-    lived = sorted(agent.b for agent in found.agents if agent.b is not None)
+    there = [(agent.b, agent.live) for agent in found.agents if agent.b is not None]
+    lived = sorted(b for b, _ in there)
     if not lived:
         return "No agent has lived yet."
     quarter, middle, three = (lived[round(q * (len(lived) - 1))] for q in (0.25, 0.5, 0.75))
-    live = sum(agent.live for agent in found.agents)
+    live = sum(one for _, one in there)
     unshown = f"; {found.unshown:,} that ended before are in the session's figures alone" if found.unshown else ""
     return (
         f"{counted(len(lived), 'agent')}, {live:,} of them live: the middle one has a b of {fraction(middle)}, half of "
