@@ -11,11 +11,12 @@ from engine.governor import BACKGROUND_SHARE, STARVE_AFTER_S, TIER_DWELL_S
 from engine.knobs import Knobs
 from engine.policies import policies
 from engine.turn import Phase, Priority, Tier
+from tests.engine.lab import STEP_S, Lab
 from tests.engine.simulator import BLOCK, SimTurn, Simulator, knobs
 
 FG, BG = Priority.FOREGROUND, Priority.BACKGROUND
 POLICIES = st.sampled_from(sorted(policies()))
-CYCLES = 6
+CYCLES = 3
 
 
 @settings(max_examples=6)
@@ -157,3 +158,22 @@ def test_two_sets_that_do_not_fit_together_change_places_at_most_once_a_dwell_fo
             tiers[turn.id] = turn.tier
     assert all(later >= earlier + TIER_DWELL_S for own in changes.values() for earlier, later in pairwise(own))
     assert sum(map(len, changes.values())) > 20 or policy == "resident-only"
+
+
+def test_on_a_real_backend_too_a_flood_leaves_background_a_twentieth_and_its_right_tokens() -> None:
+    """Two rounds of waiting and running, on steps of a tenth of a second."""
+    lab = Lab(arena_tokens=640, knobs=Knobs(max_running=1, min_quantum_s=0.0))
+    background = lab.ask(60, 200)
+    ran = total = rounds = 0
+    while rounds < 2:
+        while sum(turn.priority is FG for turn in lab.core.ledger) < 2:
+            lab.ask(30, 25, salt=len(lab.prompts), priority=FG)
+        before = lab.phase(background).running
+        lab.tick()
+        lab.lab_clock.at += 0.1 - STEP_S
+        total += 1
+        ran += any(work.turn == background for work in lab.loop.plan.work)
+        rounds += before and not lab.phase(background).running
+    assert ran >= BACKGROUND_SHARE * total
+    assert total > 2 * STARVE_AFTER_S / 0.1
+    lab.assert_right(background)
