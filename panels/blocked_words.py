@@ -6,7 +6,7 @@ import html
 from engine.blocked import WINDOW_S, Blocked, Share
 from engine.words import counted, percent
 from panels.figures import Tile
-from panels.units import MISSING, count, fraction, seconds, short
+from panels.units import MISSING, count, fraction, mean, seconds
 
 LONGEST_NAME = 32
 OTHER_TOOLS = "other tools"
@@ -69,10 +69,6 @@ def verdict(found: Blocked | None, max_running: int) -> str:
 
 def agents(value: float | None) -> str:
     return MISSING if value is None else f"{value:.1f} agents" if value < 1000 else f"{value:,.0f} agents"
-
-
-def mean(value: float | None) -> str:
-    return MISSING if value is None else short(value) if value >= 10 else f"{value:.1f}"
 
 
 def share(part_s: float, whole: Share) -> str:

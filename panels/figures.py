@@ -9,7 +9,7 @@ from engine.words import counted
 from panels import components
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
-from panels.units import MISSING, agents_factor, count, fraction, rate, seconds, size
+from panels.units import MISSING, count, fraction, mean, rate, seconds, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,10 @@ def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Tile, Tile, Tile]:
 
 def _blocked(snapshot: Snapshot) -> Tile:
     b = snapshot.rates.blocked_fraction if snapshot.turns else None
+    could = snapshot.blocked.window.could_carry if snapshot.blocked and snapshot.turns else None
     return Tile(
-        "blocked", "Blocked fraction b", fraction(b), f"1/(1-b) = {agents_factor(b)}",
-        "Share of the agents' wall clock spent blocked on tools, over the last minute; the same card then holds about "
-        "1/(1-b) times as many agents. More on the page Blocked.",
+        "blocked", "Blocked fraction b", fraction(b), f"1 slot could carry {mean(could)}",
+        "Share of the agents' wall clock spent blocked on tools, over the last minute. One slot could then carry "
+        "1/(1-b) agents, the time that they queue left out. More on the page Blocked.",
         href="blocked",
     )  # fmt: skip

@@ -15,7 +15,9 @@ from engine.history import Span
 from engine.publish import Publisher
 from engine.snapshot import HostState
 from engine.turn import Phase, Tier
+from engine.twin.simulate import simulate
 from tests.engine.lab import Lab
+from tests.engine.twin.small import Everything, small_setup
 
 PHASES = (Phase.WAITING, Phase.PREFILL, Phase.DECODE, Phase.PAUSED, Phase.BLOCKED)
 
@@ -231,3 +233,15 @@ def test_what_is_published_is_none_before_the_first_turn_a_second_old_at_most_an
     assert all(later >= earlier for earlier, later in pairwise(seen))
     detail = lab.commands.turn_detail(turn)
     assert lab.core.ledger.blocked(lab.lab_clock.at).session.blocked_s == pytest.approx(detail.blocked_s)
+
+
+def test_on_the_twins_clock_it_is_what_the_intervals_say() -> None:
+    sink = Everything()
+    simulate(small_setup(), sinks=[sink])
+    last = sink.samples[-1]
+    assert last.at < WINDOW_S - BUCKET_S, "all of the run is in the window"
+    until = last.utc
+    spans = [(i.phase, max(0.0, min(i.end_utc, until) - i.start_utc)) for i in sink.intervals]
+    blocked = sum(seconds for phase, seconds in spans if phase is Phase.BLOCKED)
+    assert blocked > 0
+    assert last.rates.blocked_fraction == pytest.approx(blocked / sum(seconds for _, seconds in spans), abs=0.03)
