@@ -106,11 +106,12 @@ class Board:
 
     # -- actions ----------------------------------------------------------------------------------------------------
 
-    def move(self, moves: Iterable[Move]) -> None:
-        """Those that lack room in the host pool last: what the others leave of it is then known."""
+    def move(self, moves: Iterable[Move], for_turn: TurnView | None = None) -> None:
+        """Those that lack room in the host pool last: what the others leave of it is then known. `for_turn`: who starts
+        then, so whose copy is not given up."""
         for move in sorted(moves, key=_lacks_room):
             turn = self.resident.pop(move.turn)
-            if _lacks_room(move) and self._make_host_room(turn):
+            if _lacks_room(move) and self._make_host_room(turn, for_turn):
                 move = SwapOut(turn.id, move.reason)
             self.touched.add(turn.id)
             self.free += turn.blocks
@@ -121,13 +122,15 @@ class Board:
                 self.waiting[turn.id] = _moved_out(turn, dropped, self.now)
             self.actions.append(move)
 
-    def _make_host_room(self, newcomer: TurnView) -> bool:
+    def _make_host_room(self, newcomer: TurnView, for_turn: TurnView | None) -> bool:
         """Drop copies that are worth less than the newcomer's would be; False: it cannot have one, nothing changed."""
         nbytes = self.memory.host_bytes(newcomer.blocks)
         if nbytes > self.memory.host_total_bytes:
             return False
         copies = [t for t in self._turns if t.host_bytes and t.id not in self.touched and t.id not in self.started]
         line = next_in_line(self.waiting.values(), self.knobs.max_running, self.now)
+        if for_turn is not None:
+            line |= {for_turn.id}
         gone = give_way(newcomer, nbytes - self.host_free, copies, line, self.now)
         for turn in gone:
             self.touched.add(turn.id)

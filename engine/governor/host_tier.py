@@ -15,8 +15,8 @@ def least_needed(turn: TurnView) -> tuple[int, bool, float, int]:
 
 
 def next_in_line(waiting: Iterable[TurnView], slots: int, now: float) -> frozenset[TurnId]:
-    """Who is about to run: as many of those that want a slot as there are slots."""
-    line = sorted(waiting, key=lambda t: (t.priority, not starving(t, now), place(t)))
+    """Who is about to run: as many of those that want a slot as there are slots, starving ones first."""
+    line = sorted(waiting, key=lambda t: (not starving(t, now), t.priority, place(t)))
     return frozenset(turn.id for turn in line[:slots])
 
 

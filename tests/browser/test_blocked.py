@@ -17,14 +17,18 @@ def app() -> Iterator[App]:
         yield started
 
 
-def test_the_tile_of_b_leads_to_the_page_blocked_without_a_reload(app: App, chrome: Browser) -> None:
+@pytest.mark.parametrize("link", ["a[href$='/blocked']", "[data-tile=blocked] a"])
+def test_the_top_line_and_the_tile_of_b_lead_to_the_page_blocked_without_a_reload(
+    app: App, chrome: Browser, link: str
+) -> None:
     page = chrome.new_page()
     page.set_default_timeout(60_000)
     page.goto(app.url)
+    expect(page.locator(".turns .foot")).to_be_visible(timeout=60_000)
     page.evaluate("() => { window.kept = 'as it was'; }")
-    page.locator("[data-tile=blocked] a").click()
+    page.locator(link).first.click()
     expect(page).to_have_url(re.compile("/blocked"))
-    expect(page.locator("[data-tile=could] .value")).to_contain_text("agents")
+    expect(page.locator("[data-tile=could] .value")).to_contain_text("agents", timeout=60_000)
     expect(page.locator(".parkdeck-plot .main-svg").first).to_be_visible()
     assert page.evaluate("() => window.kept") == "as it was"
     page.context.close()

@@ -110,6 +110,22 @@ def test_recompute_only_never_touches_a_copy() -> None:
     assert stays.tier is Tier.HOST
 
 
+def test_who_starts_at_this_boundary_keeps_its_copy_from_whoever_leaves_for_it() -> None:
+    """A starving turn that comes back from a full pool, for which a person's parked turn must leave."""
+    sim = Simulator(blocks=20, host_blocks=8, knobs=knobs(max_running=1, high_watermark=1.0, low_watermark=1.0))
+    sim.now = 100.0
+    back = in_host(sim, 8 * BLOCK, phase_since=10.0, queued_since=10.0, tier_since=10.0)
+    back.phase, back.tool = Phase.PAUSED, None
+    person = parked(sim, 14 * BLOCK, FG, phase_since=90.0, tier_since=30.0)
+    waits = [sim.submit(20, 5, FG) for _ in range(2)]
+    sim.host_bytes = 14 * sim.block_bytes
+    sim.step()
+    assert back.phase.running
+    assert back.recomputed == 0
+    assert person.tier is Tier.DROPPED
+    assert all(turn is not None and not turn.phase.running for turn in waits)
+
+
 COPIES = st.lists(
     st.builds(
         copy, st.integers(1, 10**6), st.sampled_from([FG, BG]), st.sampled_from([Phase.BLOCKED, Phase.PAUSED]),
