@@ -27,25 +27,24 @@ def shown(deck: DeckView | None) -> Hashable | None:
 
 @st.fragment(key=KEY)
 def render(deck: DeckView | None, theme: ThemeName) -> None:
-    """Each part in a place of its own."""
+    """Each part in a place of its own, containers where the Live page has some: a beat of it that comes late finds
+    them."""
     seen = shown(deck)
     snapshot = deck.control.snapshot if deck else None
     found = snapshot.blocked if snapshot else None
     source = "modelled" if snapshot and snapshot.twin else "measured"
     slots = snapshot.knobs.max_running if snapshot else 0
-    with st.container(gap=None):
+    head, figures, below = st.container(gap=None), st.container(), st.container(gap="xsmall")
+    with head:
         st.markdown(f"## Blocked &nbsp; :gray-badge[{source}]")
         st.caption(plain(_head(snapshot, found)))
-    components.tiles(
-        {
-            "tiles": [asdict(tile) for tile in tiles(found, slots, source)],
-            "colours": components.colours(palette(theme)),
-        },
-        key="blocked_figures",
-    )
-    empty, charts = st.container(), st.container(gap="xsmall")
+    row = {"tiles": [asdict(tile) for tile in tiles(found, slots, source)]}
+    with figures:
+        components.tiles(row | {"colours": components.colours(palette(theme))}, key="blocked_figures")
+    with below:
+        charts = st.container(gap="xsmall")
     if snapshot is None or found is None:
-        empty.info(EMPTY if deck else NO_ENGINE, icon=":material/hourglass_empty:")
+        below.info(EMPTY if deck else NO_ENGINE, icon=":material/hourglass_empty:")
     else:
         with charts:
             _charts(snapshot, found, slots, source, theme)
@@ -64,7 +63,8 @@ def _charts(snapshot: Snapshot, found: Blocked, slots: int, source: str, theme: 
         return chart.files("blocked", name, snapshot.session, f"{heading}, {source}", about)
 
     st.markdown(plain(verdict(found, slots)))
-    components.live_plot(life_spec(found, theme) | files("life", "Where the agents' time goes"), key="blocked_life")
+    with st.container():
+        components.live_plot(life_spec(found, theme) | files("life", "Where the agents' time goes"), key="blocked_life")
     left, right = st.columns(2, gap="xsmall")
     with left:
         components.live_plot(tools_spec(found, theme) | files("tools", "Blocked on which tools"), key="blocked_tools")
