@@ -21,6 +21,7 @@ from engine.live_card import LiveCard
 from engine.models.loaded import ServedModel
 from engine.snapshot import Counters
 from engine.stats import Stats
+from engine.thrash import Telling, undone
 from engine.turn import Finish, Phase, Tier, TurnUpdate
 from engine.view import Reason
 from engine.words import counted, mib, took
@@ -59,6 +60,7 @@ class Core:
         self.moves: deque[MoveCost] = deque(maxlen=MOVES_KEPT)
         self._on_event = on_event
         self._warning: str | None = None
+        self._telling = Telling()
 
     @property
     def knobs(self) -> Knobs:
@@ -123,7 +125,7 @@ class Core:
         if moved is None:
             return False
         self._book(EventKind.SWAP_OUT, turn, self.backend.holding(turn.id).kv_tokens, moved)
-        self.ledger.move(turn, now, tier=Tier.HOST)
+        self.move_tier(turn, now, Tier.HOST, _by_itself(reason, author))
         turn.swaps += 1
         self.count(swaps_out=1, swap_out_bytes=moved.nbytes, swap_seconds=moved.seconds)
         self.costs = dataclasses.replace(
@@ -146,14 +148,14 @@ class Core:
             moved = self.backend.swap_in(turn.id)
         except CorruptCopy as error:
             self.end_recompute(turn)
-            self.ledger.move(turn, now, tier=Tier.DROPPED)
+            self.move_tier(turn, now, Tier.DROPPED)
             self.count(drops=1)
             self.event(EventKind.DROP, "engine", f"{turn.agent} must be recomputed: {error}", turn)
             return False
         if moved is None:
             return False
         self._book(EventKind.SWAP_IN, turn, self.backend.holding(turn.id).kv_tokens, moved)
-        self.ledger.move(turn, now, tier=Tier.RESIDENT)
+        self.move_tier(turn, now, Tier.RESIDENT)
         self.count(swaps_in=1, swap_in_bytes=moved.nbytes, swap_seconds=moved.seconds)
         self.costs = dataclasses.replace(self.costs, swap_in_bytes_per_s=_blend(self.costs.swap_in_bytes_per_s, moved))
         self.event(
@@ -173,11 +175,27 @@ class Core:
         tokens = self.backend.holding(turn.id).kv_tokens
         self.backend.drop(turn.id)
         self.ledger.changed(turn)
-        self.ledger.move(turn, now, tier=Tier.DROPPED if tokens else Tier.NONE)
+        self.move_tier(turn, now, Tier.DROPPED if tokens else Tier.NONE, _by_itself(reason, author))
         self.count(drops=1)
         self.event(
             EventKind.DROP, author, f"{turn.agent} dropped, {counted(tokens, 'token')} to recompute: {reason}", turn
         )
+
+    def move_tier(self, turn: LiveTurn, now: float, tier: Tier, by_itself: bool = True) -> None:
+        """Its KV is somewhere else now. `by_itself`: no operator asked for it."""
+        old, resident = turn.tier, tier is Tier.RESIDENT
+        what = undone(old, tier, now - turn.tier_since, turn.back, by_itself and turn.moved_by_itself)
+        since = turn.tier_since
+        self.ledger.move(turn, now, tier=tier)
+        turn.moved_by_itself = by_itself
+        turn.back = resident and (turn.back or old is not Tier.NONE)
+        if not what:
+            return
+        self.count(thrashes=1)
+        if (count := self._telling.note(now)) is not None:
+            more = f", {counted(count, 'such move')} since the last event" if count > 1 else ""
+            text = f"thrash: {turn.agent} {what.format(took(turn.tier_since - since))}{more}"
+            self.event(EventKind.THRASH, "engine", text, turn)
 
     def recompute(self, turn: LiveTurn, tokens: int, seconds: float, whole: bool) -> None:
         """A step of `seconds` computed `tokens` of the turn's context again; `whole`: that was the last of it."""
@@ -257,6 +275,11 @@ def core_over(
     core = Core(clock, body.backend, body.model, ledger, body.costs, on_event)
     core.live_card = body.live_card
     return core
+
+
+def _by_itself(reason: Reason, author: str) -> bool:
+    """A switch of precision is an operator's doing, though the policy chooses whom it moves."""
+    return author == GOVERNOR and reason is not Reason.PRECISION
 
 
 def _blend(rate: float, moved: Moved) -> float:

@@ -26,6 +26,7 @@ class EventKind(StrEnum):
     CANCEL = "cancel"
     PAUSE = "pause"
     STALL = "stall"
+    THRASH = "thrash"
     RECOMPUTE = "recompute"
     ENGINE = "engine"
     SWARM = "swarm"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from engine.costs import Costs
+from engine.governor.host_tier import least_needed
 from engine.knobs import Knobs
 from engine.policies import policy_named
 from engine.policies.base import Move, Need, Situation, longest_first, out_or_drop
@@ -31,10 +32,10 @@ def leaving(view: View, total: int, knobs: Knobs, costs: Costs, now: float) -> t
 
 
 def squeezed_out(turns: Iterable[TurnView], copies: Mapping[TurnId, int], nbytes: int) -> tuple[TurnView, ...]:
-    """Whose `copies` must go, longest first, until the others fit `nbytes`."""
+    """Whose `copies` must go, the least needed first, until the others fit `nbytes`."""
     used = sum(copies.values())
     gone: list[TurnView] = []
-    for turn in sorted((t for t in turns if t.id in copies), key=lambda t: (-t.tokens, t.id)):
+    for turn in sorted((t for t in turns if t.id in copies), key=least_needed):
         if used <= nbytes:
             break
         gone.append(turn)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from engine.backends.base import Backend, Holding
+from engine.blocked import Blocked
+from engine.blocked_book import BlockedBook
 from engine.clock import EngineClock
 from engine.control import Listener
 from engine.errors import UnknownTurn
@@ -22,10 +24,11 @@ LATE_KEPT = 16
 @dataclass(slots=True)
 class LiveTurn:
     """One live turn. `tokens`: prompt plus generated; `generated`: since the last stop, at most `max_tokens`;
-    `asked_at`: when the client last asked (submit or tool result), until the first token answers it;
-    `computed_once`: the longest context whose KV was ever computed, to tell recompute from prefill; `again_tokens`,
-    `again_s`: what of it the recompute under way has computed so far, and the seconds of those steps; `seen`: how the
-    governor saw it last and what it held then, None: it has changed since, or holds a slot."""
+    `asked_at`: when the client last asked (submit or tool result), until the first token answers it; `computed_once`:
+    the longest context whose KV was ever computed, to tell recompute from prefill; `again_tokens`, `again_s`: what of
+    it the recompute under way has computed so far, and the seconds of those steps; `seen`: how the governor saw it last
+    and what it held then, None: it has changed since, or holds a slot; `back`: its KV is in the arena and
+    had left it before; `moved_by_itself`: its last change of tier was no operator's."""
 
     id: TurnId
     request: TurnRequest
@@ -56,6 +59,8 @@ class LiveTurn:
     again_s: float = 0.0
     past: History = field(default_factory=History)
     seen: tuple[TurnView, Holding] | None = None
+    back: bool = False
+    moved_by_itself: bool = True
 
     @property
     def agent(self) -> str:
@@ -74,7 +79,8 @@ class LiveTurn:
 class Ledger:
     """Live turns by id, in order of arrival. Every change of phase, tier or tool goes through `move`, which closes the
     interval that ends there; what else changes a turn without a slot, or its KV, says so with `changed`. `scale`: card
-    bytes per byte of KV on this machine. `late`: the last few that ended."""
+    bytes per byte of KV on this machine. `late`: the last few that ended. `lives`: the sums of all spans that
+    closed."""
 
     clock: EngineClock
     backend: Backend
@@ -84,6 +90,10 @@ class Ledger:
     turns: dict[TurnId, LiveTurn] = field(default_factory=dict)
     ended: dict[TurnId, Phase] = field(default_factory=dict)
     late: deque[LiveTurn] = field(default_factory=lambda: deque(maxlen=LATE_KEPT))
+    lives: BlockedBook = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lives = BlockedBook(self.clock.now())
 
     def __iter__(self) -> Iterator[LiveTurn]:
         return iter(self.turns.values())
@@ -99,6 +109,7 @@ class Ledger:
     def add(self, turn: LiveTurn, now: float) -> None:
         turn.phase_since = turn.tier_since = turn.queued_since = turn.marked_at = now
         self.turns[turn.id] = turn
+        self.lives.came(turn.agent)
 
     def move(
         self,
@@ -156,6 +167,7 @@ class Ledger:
             )
         )
         turn.past.add(span)
+        self.lives.add(turn.agent, span)
         turn.marked_at = now
 
     def close_all_intervals(self, now: float) -> None:
@@ -168,10 +180,15 @@ class Ledger:
         self.close_interval(turn, now)
         turn.phase, turn.tier, turn.phase_since = phase, Tier.NONE, now
         del self.turns[turn.id]
+        self.lives.left(turn.agent)
         self.ended[turn.id] = phase
         self.late.append(turn)
         if len(self.ended) > ENDED_KEPT:
             del self.ended[next(iter(self.ended))]
+
+    def blocked(self, now: float) -> Blocked:
+        """How much of their life the agents have waited on tools, up to `now`."""
+        return self.lives.read(now, ((turn.agent, turn.span(now)) for turn in self))
 
     def view(self, evicting: bool) -> View:
         turns = self.turns.values()
@@ -211,6 +228,7 @@ class Ledger:
             resumed_at=turn.resumed_at,
             held=turn.held,
             tool=turn.tool,
+            host_bytes=held.host_bytes,
         )
         if not turn.phase.running:
             turn.seen = view, held

@@ -140,7 +140,7 @@ class Loop:
             turn = core.ledger.find(turn_id)
             core.preempt(turn, now, "by the backend itself", author=core.backend.name)
             core.end_recompute(turn)
-            core.ledger.move(turn, now, tier=Tier.DROPPED)
+            core.move_tier(turn, now, Tier.DROPPED)
         for done in result.turns:
             turn = core.ledger.find(done.turn)
             if done.error:
@@ -162,7 +162,7 @@ class Loop:
             core.recompute(turn, again, seconds, whole=kv_tokens >= turn.computed_once)
         turn.computed_once = max(turn.computed_once, kv_tokens)
         if turn.tier is not Tier.RESIDENT and kv_tokens:
-            core.ledger.move(turn, now, tier=Tier.RESIDENT)
+            core.move_tier(turn, now, Tier.RESIDENT)
         if done.sampled is None:
             return
         core.ledger.move(turn, now, phase=Phase.DECODE)

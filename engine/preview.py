@@ -147,7 +147,7 @@ def _leavers(view: View, acts: Iterable[Action]) -> tuple[Leaver, ...]:
             act.turn,
             turns[act.turn].tier,
             Tier.HOST if isinstance(act, SwapOut) else Tier.DROPPED,
-            turns[act.turn].blocks * block_bytes,
+            turns[act.turn].host_bytes or turns[act.turn].blocks * block_bytes,
             turns[act.turn].kv_tokens,
         )
         for act in acts

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.backends.base import DeviceMemory, Holding
+from engine.blocked import Blocked
 from engine.core import Core
 from engine.geometry import BlockLayout, KVDtype, blocks_for
 from engine.ledger import LiveTurn
@@ -13,6 +14,8 @@ from engine.thinning import SampleStore
 from engine.turn import Phase, Tier
 
 SAMPLE_EVERY_S = 0.25
+READ_EVERY_S = 1.0
+"""So often the waits of all agents are summed up."""
 
 # As in turn.py: asked for each turn.
 _WAITING, _PAUSED, _BLOCKED = Phase.WAITING, Phase.PAUSED, Phase.BLOCKED
@@ -39,6 +42,7 @@ class Publisher:
         self._on_sample = on_sample
         self._sampled_at = float("-inf")
         self._store = SampleStore()
+        self._blocked: Blocked | None = None
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -54,7 +58,8 @@ class Publisher:
         at = core.clock.now()
         memory = core.backend.memory()
         bands = _bands(core, memory)
-        rates = core.stats.rates(at)
+        blocked = self.blocked(at)
+        rates = core.stats.rates(at, blocked.window.b if blocked else None)
         warning = core.note_warning(core.backend.warning())
         fit = _paused_fit(core, memory, self._average_tokens)
         snapshot = Snapshot(
@@ -74,6 +79,7 @@ class Publisher:
             modelled=core.live_card.state() if core.live_card else None,
             counters=core.counters,
             rates=rates,
+            blocked=blocked,
             costs=core.costs,
             average_turn_tokens=self._average_tokens,
             bytes_per_token=core.backend.geometry.bytes_per_token(core.backend.kv_dtype),
@@ -91,9 +97,15 @@ class Publisher:
             self._sample(snapshot, bands, memory)
         return snapshot
 
+    def blocked(self, at: float, within_s: float = READ_EVERY_S) -> Blocked | None:
+        """The agents' waits, less than `within_s` old; None before the first turn."""
+        last = self._blocked
+        if self._core.counters.turns and (last is None or at - last.at >= within_s):
+            self._blocked = self._core.ledger.blocked(at)
+        return self._blocked
+
     def _sample(self, snapshot: Snapshot, bands: Bands, memory: DeviceMemory) -> None:
         phases = [t.phase for t in snapshot.turns]
-        self._core.stats.tick(snapshot.at, len(phases), phases.count(Phase.BLOCKED))
         sample = Sample(
             at=snapshot.at,
             utc=snapshot.utc,

@@ -99,7 +99,12 @@ class Serving:
         """`snapshot` of an engine that is over, with what it came to."""
         core = self.core
         return replace(
-            snapshot, counters=core.counters, knobs=core.knobs, step=core.step, events=core.events.latest(60)
+            snapshot,
+            counters=core.counters,
+            knobs=core.knobs,
+            step=core.step,
+            events=core.events.latest(60),
+            blocked=self.publisher.blocked(snapshot.at, within_s=0.0),
         )
 
     def _publish(self, ticked: Ticked, changed: bool = False) -> None:

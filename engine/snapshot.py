@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from engine.backends.base import DeviceMemory
+from engine.blocked import Blocked
 from engine.costs import Costs
 from engine.events import Event
 from engine.geometry import KVDtype
@@ -161,7 +162,7 @@ class ModelledCard:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Sums since the start; none ever falls."""
+    """Sums since the start; none ever falls. `thrashes`: moves of KV undone within THRASH_S (engine/thrash.py)."""
 
     turns: int = 0
     finished: int = 0
@@ -179,12 +180,14 @@ class Counters:
     drops: int = 0
     stalls: int = 0
     abandoned: int = 0
+    thrashes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Over the last window (10 s for rates, the last 256 values for latencies); None: nothing measured yet.
-    Latencies in seconds. `blocked_fraction` b: the share of live agents' wall clock spent blocked on tools."""
+    Latencies in seconds. `blocked_fraction` b: the share of live agents' wall clock spent blocked on tools, over the
+    window of engine/blocked.py."""
 
     decode_tokens_per_s: float | None = None
     prefill_tokens_per_s: float | None = None
@@ -223,9 +226,9 @@ class Sample:
 class Snapshot:
     """`at`: engine clock (monotonic s); `utc`: epoch seconds of the same instant on the engine's own wall clock, which
     never runs backwards. `paused_fit`: how many average paused turns still fit, at the present precision and by dtype.
-    `modelled`: of a running twin; one that does not run has `twin` True alone.
-    `error`: why the engine failed, one sentence; `ran_before`: the model that a restart goes back to, while another one
-    starts or has failed to."""
+    `blocked`: how much of their life agents wait on tools, None before the first turn. `modelled`: of a running twin;
+    one that does not run has `twin` True alone. `error`: why the engine failed, one sentence; `ran_before`: the model
+    that a restart goes back to, while another one starts or has failed to."""
 
     session: str
     state: HostState
@@ -243,6 +246,7 @@ class Snapshot:
     modelled: ModelledCard | None = None
     counters: Counters = field(default_factory=Counters)
     rates: Rates = field(default_factory=Rates)
+    blocked: Blocked | None = None
     costs: Costs | None = None
     average_turn_tokens: int = AVERAGE_TURN_TOKENS
     bytes_per_token: int = 0

@@ -7,7 +7,6 @@ from engine.snapshot import Rates
 from engine.turn import Priority
 
 RATE_WINDOW_S = 10.0
-SHARE_WINDOW_S = 60.0
 LATENCIES_KEPT = 256
 DISTINCT_KEPT = 64
 
@@ -56,14 +55,11 @@ class Stats:
         self._started_at = started_at
         self._decode = _WindowSum(RATE_WINDOW_S)
         self._prefill = _WindowSum(RATE_WINDOW_S)
-        self._blocked = _WindowSum(SHARE_WINDOW_S)
-        self._alive = _WindowSum(SHARE_WINDOW_S)
         self._ttft: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._ttft_foreground: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._itl: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._itl_new: dict[float, int] = {}
         self._cut_at = started_at
-        self._last_tick: float | None = None
 
     def tokens(self, at: float, prefill: int, decode: int) -> None:
         if prefill:
@@ -96,17 +92,9 @@ class Stats:
             found = [_mean(found[i : i + 2]) for i in range(0, len(found), 2)]
         return tuple(found)
 
-    def tick(self, at: float, alive: int, blocked: int) -> None:
-        """Turns alive and blocked since the last tick, for the blocked fraction."""
-        if self._last_tick is not None:
-            dt = at - self._last_tick
-            self._alive.add(at, alive * dt)
-            self._blocked.add(at, blocked * dt)
-        self._last_tick = at
-
-    def rates(self, now: float) -> Rates:
+    def rates(self, now: float, blocked_fraction: float | None = None) -> Rates:
+        """`blocked_fraction`: as the ledger's spans say it."""
         span = max(min(RATE_WINDOW_S, now - self._started_at), 1e-3)
-        alive = self._alive.total(now)
         return Rates(
             decode_tokens_per_s=self._decode.total(now) / span,
             prefill_tokens_per_s=self._prefill.total(now) / span,
@@ -116,5 +104,5 @@ class Stats:
             ttft_foreground_p95=quantile(self._ttft_foreground, 0.95),
             itl_p50=quantile(self._itl, 0.5),
             itl_p95=quantile(self._itl, 0.95),
-            blocked_fraction=min(1.0, max(0.0, self._blocked.total(now) / alive)) if alive > 0 else None,
+            blocked_fraction=blocked_fraction,
         )

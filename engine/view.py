@@ -1,6 +1,6 @@
 """What the governor sees and what it answers: immutable, free of torch, clocks and I/O."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.backends.base import StepPlan
@@ -11,9 +11,10 @@ from engine.turn import Phase, Priority, Tier, TurnId
 @dataclass(frozen=True, slots=True)
 class TurnView:
     """One live turn. `tokens`: prompt plus generated; `kv_tokens`: computed and kept, in arena or host copy; the rest
-    is pending. `blocks`: held in the arena. Times are seconds of the engine's monotonic clock. `queued_since`: since
-    when it wants a slot (waiting or paused), `resumed_at`: when it last got its slot back after a preemption,
-    `tier_since`: last change of tier. `held`: paused by the operator, wants no slot until resumed by him."""
+    is pending. `blocks`: held in the arena; `host_bytes`: of the host pool that its copy occupies. Times are seconds of
+    the engine's monotonic clock. `queued_since`: since when it wants a slot (waiting or paused), `resumed_at`: when it
+    last got its slot back after a preemption, `tier_since`: last change of tier. `held`: paused by the operator, wants
+    no slot until resumed by him."""
 
     id: TurnId
     priority: Priority
@@ -29,6 +30,7 @@ class TurnView:
     resumed_at: float | None = None
     held: bool = False
     tool: str | None = None
+    host_bytes: int = 0
 
     @property
     def pending(self) -> int:
@@ -125,8 +127,11 @@ class SwapIn:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
+    """`no_room`: only because the host pool has none for its copy."""
+
     turn: TurnId
     reason: Reason
+    no_room: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,19 @@
 from dataclasses import asdict, dataclass
 
 from engine.snapshot import Snapshot
+from engine.thrash import THRASH_S
 from engine.turn import Phase
 from engine.words import counted
 from panels import components
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
-from panels.units import MISSING, agents_factor, count, fraction, rate, seconds, size
+from panels.units import MISSING, count, fraction, mean, rate, seconds, size
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
     """`value` is number and unit with a space between, or 'n/a': not measured (yet). `hint` says what the figure is and
-    where it comes from. `tone` bad: what it says does not fit."""
+    where it comes from. `tone` bad: what it says does not fit. `href`: the page that tells more."""
 
     key: str
     label: str
@@ -22,6 +23,7 @@ class Tile:
     sub: str
     hint: str
     tone: str = ""
+    href: str = ""
 
 
 def tiles(snapshot: Snapshot, scale: Scale) -> tuple[Tile, ...]:
@@ -108,8 +110,10 @@ def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Tile, Tile, Tile]:
             f"{counted(sums.finished, 'turn')} finished.",
         ),
         Tile(
-            "swapped", "Swapped out", size(scale.kv(sums.swap_out_bytes)), f"in {size(scale.kv(sums.swap_in_bytes))}",
-            f"KV bytes copied to and from the host pool since the start; {scale.label}.",
+            "swapped", "Swapped out", size(scale.kv(sums.swap_out_bytes)),
+            f"in {size(scale.kv(sums.swap_in_bytes))} · thrash {count(sums.thrashes)}",
+            f"KV bytes copied to and from the host pool since the start; {scale.label}. Thrash: times a turn's KV left "
+            f"the arena within {THRASH_S:g} s of coming back, or came back within {THRASH_S:g} s of leaving.",
         ),
         Tile(
             "recomputed", "Recomputed", f"{count(sums.recomputed_tokens)} tok", f"drops {count(sums.drops)}",
@@ -120,8 +124,10 @@ def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Tile, Tile, Tile]:
 
 def _blocked(snapshot: Snapshot) -> Tile:
     b = snapshot.rates.blocked_fraction if snapshot.turns else None
+    could = snapshot.blocked.window.could_carry if snapshot.blocked and snapshot.turns else None
     return Tile(
-        "blocked", "Blocked fraction b", fraction(b), f"1/(1-b) = {agents_factor(b)}",
-        "Share of the agents' wall clock spent blocked on tools, measured live; the same card then holds about "
-        "1/(1-b) times as many agents.",
+        "blocked", "Blocked fraction b", fraction(b), f"1 slot could carry {mean(could)}",
+        "Share of the agents' wall clock spent blocked on tools, over the last minute. One slot could then carry "
+        "1/(1-b) agents, the time that they queue left out. More on the page Blocked.",
+        href="blocked",
     )  # fmt: skip

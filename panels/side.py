@@ -39,6 +39,7 @@ TONES = {
     EventKind.BLOCK: "tool",
     EventKind.UNBLOCK: "tool",
     EventKind.STALL: "bad",
+    EventKind.THRASH: "bad",
     EventKind.FAIL: "bad",
     EventKind.REFUSE: "bad",
 }

@@ -71,11 +71,9 @@ def fraction(value: float | None) -> str:
     return MISSING if value is None else f"{value:.2f}"
 
 
-def agents_factor(blocked: float | None) -> str:
-    """1/(1-b): how many times more agents fit than slots, b the blocked share of their wall clock."""
-    if blocked is None or blocked >= 1.0:
-        return MISSING
-    return f"{1 / (1 - blocked):.1f}×"
+def mean(value: float | None) -> str:
+    """A mean of a few or many, one decimal where it is below a hundred."""
+    return MISSING if value is None else short(value) if value >= 10 else f"{value:.1f}"
 
 
 def clock(utc: float) -> str:

@@ -15,7 +15,7 @@ export default function ({ data, parentElement }) {
     let box = root.children[index];
     if (!box) {
       box = node(root, 'div', 'tile');
-      node(box, 'div', 'label');
+      node(box, tile.href ? 'a' : 'div', 'label');
       node(box, 'div', 'value');
       node(box, 'div', 'sub');
     }
@@ -25,6 +25,7 @@ export default function ({ data, parentElement }) {
     box.classList.toggle('bad', tile.tone === 'bad');
     const [label, value, sub] = box.children;
     if (label.textContent !== tile.label) label.textContent = tile.label;
+    if (tile.href && label.getAttribute('href') !== tile.href) label.setAttribute('href', tile.href);
     if (sub.textContent !== tile.sub) sub.textContent = tile.sub;
     if (value.textContent !== tile.value) {
       const [number, ...unit] = tile.value.split(' ');

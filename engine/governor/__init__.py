@@ -5,7 +5,8 @@ Rules, numbered as the modules cite them (timing.py holds the constants):
 1. Order. Foreground before background. Within a priority a preempted turn stands at its arrival, any other where it
    began to wait. A background turn that has waited STARVE_AFTER_S is starving: it goes ahead of other background, the
    longest wait first, and one at a time takes the next free slot ahead of waiting foreground and is not preempted
-   until it has prefilled and run min_quantum_s: its minimum share under foreground without end. If it lacks room,
+   until it has prefilled and then run min_quantum_s, and no less than BACKGROUND_SHARE of its wait and this together:
+   its minimum share under foreground without end. If it lacks room,
    foreground passes it only by taking the slot and room of a running background turn.
 2. Preemption. A foreground turn without a slot takes that of a background turn at once: the longest context, ties by
    id, never one resumed less than min_quantum_s ago, nor the guarded one of rule 1. Equals never preempt each other.
@@ -29,6 +30,11 @@ Rules, numbered as the modules cite them (timing.py holds the constants):
    turns leave and it starts.
 9. With an empty plan `wake_at` is the first instant at which the answer may change by time alone.
 
+11. Host pool. A turn that the policy would have there, and for whose copy there is no room, takes that of copies worth
+   less: background before foreground, then the least recently used. Never that of a turn of a higher priority, of one
+   that is among the next max_running in line, or that moved within TIER_DWELL_S; within its own priority only of turns
+   that want no slot and were used before it. If all of that is too little, nothing there changes and it is dropped.
+
 Turns held by the operator want no slot and are parked like any other.
 """
 
@@ -38,12 +44,12 @@ from engine.governor.board import Board
 from engine.governor.memory import break_stall, end_the_lost, grow, keep_watermarks, name_wakes, trim_slots
 from engine.governor.plan import step_plan
 from engine.governor.quiet import quiet_until
-from engine.governor.timing import FAIL_AFTER, STARVE_AFTER_S, TIER_DWELL_S
+from engine.governor.timing import BACKGROUND_SHARE, FAIL_AFTER, STARVE_AFTER_S, TIER_DWELL_S
 from engine.knobs import Knobs
 from engine.policies import policy_named
 from engine.view import Decision, View
 
-__all__ = ["FAIL_AFTER", "STARVE_AFTER_S", "TIER_DWELL_S", "decide", "quiet_until"]
+__all__ = ["BACKGROUND_SHARE", "FAIL_AFTER", "STARVE_AFTER_S", "TIER_DWELL_S", "decide", "quiet_until"]
 
 
 def decide(view: View, knobs: Knobs, costs: Costs, now: float) -> Decision:

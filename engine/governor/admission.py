@@ -94,7 +94,7 @@ def _start_foreground(board: Board, turn: TurnView, victims: list[TurnView], tol
         for victim in victims[:count]:
             board.preempt(victim, turn.id, Reason.ADMISSION)
         del victims[:count]
-        board.move(moves)
+        board.move(moves, turn)
         board.start(turn)
         return Outcome.STARTED
     return Outcome.NO_ROOM
@@ -135,7 +135,7 @@ def _start_background(board: Board, turn: TurnView, kept_blocks: int) -> bool:
         moves = board.ask(parked, Need(hard=short))
         if freed(moves, parked) < short:
             return False
-        board.move(moves)
+        board.move(moves, turn)
     board.start(turn)
     return True
 

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from engine.costs import Costs
+from engine.governor.host_tier import give_way, next_in_line
 from engine.governor.timing import TIER_DWELL_S
 from engine.knobs import Knobs
 from engine.policies.base import Move, Need, Situation, TierPolicy
 from engine.turn import Phase, Tier, TurnId
-from engine.view import Action, Drop, Fail, Preempt, Reason, Stall, Start, SwapIn, TurnView, View
+from engine.view import Action, Drop, Fail, Preempt, Reason, Stall, Start, SwapIn, SwapOut, TurnView, View
 
 # Asked for each turn at each boundary: a name of the module is found sooner than a member of its class.
 _DECODE, _PREFILL, _WAITING, _PAUSED, _BLOCKED = (
@@ -41,6 +42,7 @@ class Board:
             m.host_free_bytes,
         )
         self.running, self.resident, self.blocked, self.waiting = _sorted_out(view)
+        self._turns = view.turns
         self.touched: set[TurnId] = set()
         self.started: set[TurnId] = set()
         self.actions: list[Action] = []
@@ -104,9 +106,13 @@ class Board:
 
     # -- actions ----------------------------------------------------------------------------------------------------
 
-    def move(self, moves: Iterable[Move]) -> None:
-        for move in moves:
+    def move(self, moves: Iterable[Move], for_turn: TurnView | None = None) -> None:
+        """Those that lack room in the host pool last: what the others leave of it is then known. `for_turn`: who starts
+        then, so whose copy is not given up."""
+        for move in sorted(moves, key=_lacks_room):
             turn = self.resident.pop(move.turn)
+            if _lacks_room(move) and self._make_host_room(turn, for_turn):
+                move = SwapOut(turn.id, move.reason)
             self.touched.add(turn.id)
             self.free += turn.blocks
             dropped = isinstance(move, Drop)
@@ -115,6 +121,24 @@ class Board:
             if turn.id in self.waiting:
                 self.waiting[turn.id] = _moved_out(turn, dropped, self.now)
             self.actions.append(move)
+
+    def _make_host_room(self, newcomer: TurnView, for_turn: TurnView | None) -> bool:
+        """Drop copies that are worth less than the newcomer's would be; False: it cannot have one, nothing changed."""
+        nbytes = self.memory.host_bytes(newcomer.blocks)
+        if nbytes > self.memory.host_total_bytes:
+            return False
+        copies = [t for t in self._turns if t.host_bytes and t.id not in self.touched and t.id not in self.started]
+        line = next_in_line(self.waiting.values(), self.knobs.max_running, self.now)
+        if for_turn is not None:
+            line |= {for_turn.id}
+        gone = give_way(newcomer, nbytes - self.host_free, copies, line, self.now)
+        for turn in gone:
+            self.touched.add(turn.id)
+            self.host_free += turn.host_bytes
+            if turn.id in self.waiting:
+                self.waiting[turn.id] = _moved_out(turn, True, self.now)
+            self.actions.append(Drop(turn.id, Reason.HOST_FULL))
+        return nbytes <= self.host_free
 
     def preempt(self, turn: TurnView, for_turn: TurnId | None, reason: Reason) -> None:
         del self.running[turn.id]
@@ -145,13 +169,19 @@ class Board:
             self.promised -= self.wants(turn)
         self.resident.pop(turn.id, None)
         self.waiting.pop(turn.id, None)
+        self.touched.add(turn.id)
         self.free += turn.blocks
         self.actions.append(Fail(turn.id, message))
 
     def drop_abandoned(self, turn: TurnView) -> None:
         self.resident.pop(turn.id, None)
+        self.touched.add(turn.id)
         self.free += turn.blocks
         self.actions.append(Drop(turn.id, Reason.ABANDONED))
+
+
+def _lacks_room(move: Move) -> bool:
+    return isinstance(move, Drop) and move.no_room
 
 
 def _sorted_out(

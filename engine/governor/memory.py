@@ -137,7 +137,7 @@ def _spill(board: Board, turn: TurnView, short: int) -> int:
     for parked in sorted(board.parked(settled=False, but=turn.id), key=lambda t: (-t.tokens, t.id)):
         if gained >= short:
             break
-        board.move((out_or_drop(parked, Reason.STALL, board.memory, board.host_free),))
+        board.move((out_or_drop(parked, Reason.STALL, board.memory, board.host_free),), turn)
         gained += parked.blocks
         moved.append(parked.id)
     if moved:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from engine.governor.timing import STARVE_AFTER_S, TIER_DWELL_S, returns_at
+from engine.governor.timing import STARVE_AFTER_S, TIER_DWELL_S, returns_at, share_until
 from engine.knobs import Knobs
 from engine.turn import Phase, Priority
 from engine.view import TurnView, View
@@ -46,6 +46,6 @@ def _of_running(turns: list[TurnView], knobs: Knobs) -> Iterator[float]:
     """Until when a background turn may not be preempted."""
     for turn in turns:
         if turn.priority is _BACKGROUND:
-            yield turn.phase_since + knobs.min_quantum_s
+            yield share_until(turn, knobs)
             if turn.resumed_at is not None:
                 yield turn.resumed_at + knobs.min_quantum_s

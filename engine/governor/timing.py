@@ -16,6 +16,8 @@ _PAUSED, _PREFILL, _BACKGROUND, _HOST, _DROPPED = (
 TIER_DWELL_S = 1.0
 STARVE_AFTER_S = 20.0
 FAIL_AFTER = 4.0
+BACKGROUND_SHARE = 0.05
+"""Of the time, and so of the steps, that foreground without end leaves to background that waits."""
 
 
 def place(turn: TurnView) -> tuple[float, int]:
@@ -46,7 +48,14 @@ def in_quantum(turn: TurnView, knobs: Knobs, now: float) -> bool:
 
 
 def aged_in(turn: TurnView, knobs: Knobs, now: float) -> bool:
-    """Runs because it had waited long enough, and has not had its share yet: its prefill, then `min_quantum_s`."""
+    """Runs because it had waited long enough, and has not had its share yet."""
     if slot_since(turn) < turn.queued_since + STARVE_AFTER_S:
         return False
-    return turn.phase is _PREFILL or now < turn.phase_since + knobs.min_quantum_s
+    return turn.phase is _PREFILL or now < share_until(turn, knobs)
+
+
+def share_until(turn: TurnView, knobs: Knobs) -> float:
+    """Until when a turn that waited for its slot and decodes now has its share: its prefill, then `min_quantum_s`, and
+    no less than BACKGROUND_SHARE of its wait and this together."""
+    waited = slot_since(turn) - turn.queued_since
+    return turn.phase_since + max(knobs.min_quantum_s, waited * BACKGROUND_SHARE / (1 - BACKGROUND_SHARE))

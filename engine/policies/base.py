@@ -88,7 +88,9 @@ def by_longest(turns: Iterable[TurnView]) -> list[TurnView]:
 
 def out_or_drop(turn: TurnView, reason: Reason, memory: MemoryView, host_free: int) -> Move:
     """To the host pool if a copy fits in its `host_free` bytes, else dropped."""
-    return SwapOut(turn.id, reason) if memory.host_bytes(turn.blocks) <= host_free else Drop(turn.id, reason)
+    return (
+        SwapOut(turn.id, reason) if memory.host_bytes(turn.blocks) <= host_free else Drop(turn.id, reason, no_room=True)
+    )
 
 
 def leave_in_order(

@@ -153,6 +153,7 @@ COUNTER_NAMES = {
     "drops": "drops_total",
     "stalls": "stalls_total",
     "abandoned": "abandoned_total",
+    "thrashes": "thrashes_total",
 }
 RATE_NAMES = {
     "decode_tokens_per_s": "decode_tokens_per_s",

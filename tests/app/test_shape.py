@@ -27,6 +27,14 @@ def live_script() -> None:
     live.page(st.session_state["deck"])
 
 
+def blocked_script() -> None:
+    import streamlit as st
+
+    from app.pages import blocked
+
+    blocked.page(st.session_state["deck"])
+
+
 def planner_script() -> None:
     import streamlit as st
 
@@ -141,6 +149,15 @@ def test_the_live_page_keeps_its_shape_whatever_the_swarm_and_its_buttons_say() 
         tab.tab.query_params.update(query)
         tab.look(str(query))
     assert tab.tab.session_state[page_state.KEY].paused
+
+
+def test_the_blocked_page_keeps_its_shape_in_every_state_of_the_engine() -> None:
+    tab = Watched(blocked_script, None)
+    for name in (*SCENES, *reversed(SCENES)):
+        tab.tab.session_state["deck"] = SCENES[name]()
+        tab.look(name)
+        tab.tab.session_state["deck"] = None
+        tab.look("no engine")
 
 
 @pytest.mark.parametrize("script", [planner_script, prices_script, whatif_script])

@@ -170,6 +170,11 @@ def offline() -> FakeDeck:
     return FakeDeck(FakeControl(state=HostState.FAILED, empty=True, error=OFFLINE, start_utc=time.time()))
 
 
+def young() -> FakeDeck:
+    """A few seconds after the start."""
+    return running(4.0)
+
+
 def full() -> FakeDeck:
     return running(75.0)
 
@@ -196,6 +201,7 @@ def twin() -> FakeDeck:
 
 SCENES: dict[str, Callable[[], FakeDeck]] = {
     "running": running,
+    "young": young,
     "full": full,
     "crowded": crowded,
     "busy": busy,

@@ -11,6 +11,7 @@ from tests.browser.scenes import NO_ENGINE, STAGES
 Act = Callable[[Page], None]
 CHART, TILES, TURNS, FIGURES = ".parkdeck-plot .main-svg", ".tile .value", ".turns .foot", ".figures-frame td"
 SENSED = "text=Measured on this machine"
+BLOCKED = {"blocked": "running", "blocked-crowded": "crowded", "blocked-young": "young", "blocked-twin": "twin"}
 LIVE = (CHART, TILES, TURNS, SENSED)
 
 
@@ -67,9 +68,12 @@ def _looks() -> list[Shot]:
 
 
 def _paper() -> list[Shot]:
-    """Planner, Prices and What-if."""
+    """Blocked, Planner, Prices and What-if."""
     ready = (CHART, FIGURES)
     shots = [
+        *(Shot(name, scene, "blocked", ready=(CHART, TILES)) for name, scene in BLOCKED.items()),
+        Shot("blocked-empty", "empty", "blocked", ready=(TILES, "text=Nothing has run yet")),
+        Shot("blocked-no-engine", NO_ENGINE, "blocked", ready=(TILES, "text=No engine runs")),
         Shot("planner", "moving", "planner", ready=ready),
         Shot("planner-no-engine", NO_ENGINE, "planner", ready=ready),
         Shot("planner-edited", "moving", "planner", ready=ready, act=acts.edit_card),

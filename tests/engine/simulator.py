@@ -69,6 +69,7 @@ class SimTurn:
             resumed_at=self.resumed_at,
             held=self.held,
             tool=self.tool,
+            host_bytes=self.host_bytes,
         )
 
 
@@ -246,6 +247,8 @@ class Simulator:
                     self.counts["swaps_out"] += 1
                 case Drop(reason=reason):
                     self._check_move(turn, reason, actions[at:])
+                    if reason is Reason.HOST_FULL:
+                        self._check_given_up(turn, actions[at:])
                     self._drop(turn)
                     self.counts[f"drops for {reason}"] += 1
                 case SwapIn():
@@ -345,6 +348,12 @@ class Simulator:
         else:
             urgent = reason in URGENT
         assert urgent or self.now >= turn.tier_since + TIER_DWELL_S, f"moved within its dwell for {reason}"
+
+    def _check_given_up(self, turn: SimTurn, following: tuple[object, ...]) -> None:
+        assert turn.tier is Tier.HOST, "what is given up for want of room in the host pool is no copy there"
+        newcomer = self.turns[next(a for a in following if isinstance(a, SwapOut)).turn]
+        assert newcomer.priority <= turn.priority
+        assert newcomer.priority < turn.priority or turn.held or turn.phase is Phase.BLOCKED
 
     def _check_return(self, turn: SimTurn) -> None:
         foreground = turn.priority is Priority.FOREGROUND

@@ -52,8 +52,6 @@ def test_latencies_and_rates_keep_their_window() -> None:
             for _ in range(8):
                 stats.next_token(at, 0.08)
             stats.first_token(0.2, Priority.FOREGROUND)
-            if step % 5 == 0:
-                stats.tick(at, 200, 100)
         rates = stats.rates(second + 4.0)
         stats.new_latencies()
         sizes.append(tracemalloc.get_traced_memory()[0])

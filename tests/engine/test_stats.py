@@ -26,13 +26,6 @@ def test_a_short_life_is_not_diluted() -> None:
     assert stats.rates(102.0).decode_tokens_per_s == pytest.approx(20.0)
 
 
-def test_the_blocked_fraction_is_blocked_time_over_live_time() -> None:
-    stats = Stats(0.0)
-    for tick in range(11):
-        stats.tick(tick * 0.5, alive=4, blocked=3)
-    assert stats.rates(5.0).blocked_fraction == pytest.approx(0.75)
-
-
 def test_foreground_latency_is_kept_apart() -> None:
     stats = Stats(0.0)
     stats.first_token(0.2, Priority.FOREGROUND)

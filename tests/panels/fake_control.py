@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from engine.backends.base import DeviceMemory
+from engine.blocked import TOOLS_SHOWN, AgentShare, Blocked, Share, ToolShare
 from engine.control import Listener, Unblock
 from engine.costs import Costs
 from engine.errors import ModelError, Refused, UnknownTurn
@@ -131,6 +132,7 @@ class FakeControl:
             modelled=self.modelled,
             counters=sample.counters,
             rates=sample.rates,
+            blocked=None if self.empty else _blocked(self.at, self.crowd),
             costs=COSTS,
             average_turn_tokens=AVERAGE,
             bytes_per_token=per_token,
@@ -347,6 +349,7 @@ def _counters(at: float) -> Counters:
         turns=int(at * 0.6), finished=int(at * 0.4), prompt_tokens=int(at * 300), generated_tokens=int(at * 90),
         recomputed_tokens=640 * swaps, preemptions=int(at >= 20) + int(at >= 38) + int(at >= 55), swaps_out=swaps,
         swap_out_bytes=18 * MIB * swaps, swap_in_bytes=int(9.2 * MIB) * int(at >= 92), drops=swaps,
+        thrashes=2 * int(at >= 93),
     )  # fmt: skip
 
 
@@ -359,6 +362,41 @@ def _rates(at: float) -> Rates:
         ttft_foreground_p50=0.212 + 0.01 * wave, ttft_foreground_p95=0.341, itl_p50=0.082, itl_p95=0.131,
         blocked_fraction=0.58 + 0.01 * wave,
     )  # fmt: skip
+
+
+TOOLS = ("pytest", "bash", "web_search", "a_longer_tool_name_that_somebody_gave_it", "=HYPERLINK(1)", "<b>edit</b>")
+
+
+def _blocked(at: float, crowd: int) -> Blocked | None:
+    """Fourteen agents and the crowd, every fifth ended; they wait a little more the longer it goes on."""
+    at = float(int(at))
+    if at < 1:
+        return None
+    window_s = min(60.0, at)
+    b = 0.58 + 0.01 * math.sin(at / 7)
+    sizes = [1 / (1 + i) ** 1.4 for i in range(len(TOOLS) + crowd // 10)]
+    session, window = (
+        Share(span, share * 14 * span, 0.35 * 14 * span, (0.65 - share) * 14 * span)
+        for span, share in ((at, b - 0.04), (window_s, b))
+    )
+    tools = [
+        ToolShare(
+            TOOLS[i] if i < len(TOOLS) else f"tool {i}",
+            window.blocked_s * size / sum(sizes) * (1.3 if i == 1 else 0.9),
+            session.blocked_s * size / sum(sizes),
+        )
+        for i, size in enumerate(sizes)
+    ]
+    rest = tools[TOOLS_SHOWN:]
+    if rest:
+        tools[TOOLS_SHOWN:] = [ToolShare(None, sum(t.window_s for t in rest), sum(t.session_s for t in rest))]
+    agents = []
+    for i in range(14 + crowd):
+        own = min(0.97, max(0.0, b + 0.3 * math.sin(2.4 * i) + 0.1 * math.cos(i)))
+        life = at * (0.4 + 0.6 * (i % 3) / 2)
+        live = i % 5 != 4
+        agents.append(AgentShare(f"agent {i + 1}", live, own * life, life, own * window_s * live, window_s * live))
+    return Blocked(at, window, session, tuple(tools), tuple(agents))
 
 
 def _itl(at: float, dtype: KVDtype) -> tuple[tuple[float, int], ...]:

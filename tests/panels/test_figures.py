@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from engine.blocked import Blocked, Share
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
 from engine.snapshot import HostState, Rates
@@ -61,12 +62,15 @@ def test_q8_raises_the_paused_turns_that_fit() -> None:
     assert tile(fp16, "paused_fit").sub.startswith("q8: ")
 
 
-def test_one_over_one_minus_b() -> None:
+def test_what_one_slot_could_carry_is_one_over_one_minus_b_where_nobody_queues() -> None:
+    share = Share(60.0, 600.0, 400.0, 0.0)
     control = FakeControl(at=60.0)
-    snapshot = dataclasses.replace(control.snapshot, rates=Rates(blocked_fraction=0.6))
+    snapshot = dataclasses.replace(
+        control.snapshot, rates=Rates(blocked_fraction=share.b), blocked=Blocked(60.0, share, share)
+    )
     shown = next(c for c in figures.tiles(snapshot, Scale(None)) if c.key == "blocked")
-    assert (shown.value, shown.sub) == ("0.60", "1/(1-b) = 2.5×")
-    full = dataclasses.replace(snapshot, rates=Rates(blocked_fraction=1.0))
+    assert (shown.value, shown.sub) == ("0.60", "1 slot could carry 2.5")
+    full = dataclasses.replace(snapshot, blocked=Blocked(60.0, Share(60.0, 600.0), share))
     assert next(c for c in figures.tiles(full, Scale(None)) if c.key == "blocked").sub.endswith("n/a")
 
 
