@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.events import Event, EventKind
-from engine.knobs import parsed
+from engine.knob_words import parsed
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from engine.history import History, Span
 from engine.knobs import Knobs
 from engine.output import TurnOutput
 from engine.turn import Phase, Priority, Tier, TurnId, TurnRequest
-from engine.view import MemoryView, TurnView, View
+from engine.view import NO_WAITS, MemoryView, TurnView, View
+from engine.waits import Waits
 
 ENDED_KEPT = 4096
 LATE_KEPT = 16
@@ -173,9 +174,9 @@ class Ledger:
         if len(self.ended) > ENDED_KEPT:
             del self.ended[next(iter(self.ended))]
 
-    def view(self, evicting: bool) -> View:
+    def view(self, evicting: bool, waits: Waits = NO_WAITS) -> View:
         turns = self.turns.values()
-        return View(tuple([(t.seen or self._look(t))[0] for t in turns]), self.memory_view(), evicting)
+        return View(tuple([(t.seen or self._look(t))[0] for t in turns]), self.memory_view(), evicting, waits)
 
     def holding(self, turn: LiveTurn) -> Holding:
         """What a live turn holds."""

@@ -4,7 +4,6 @@ to last token; the host calls `tick` until there is nothing to do."""
 from dataclasses import dataclass
 
 from engine.backends.base import StepPlan, StepResult, TurnStep
-from engine.commands import block_turn
 from engine.core import Core
 from engine.events import EventKind
 from engine.governor import decide
@@ -32,6 +31,7 @@ class Loop:
         self._stall: str | None = None
         self._plan = StepPlan(())
         self._idle_at: float | None = None
+        self._next_at: float | None = None
 
     @property
     def plan(self) -> StepPlan:
@@ -43,13 +43,19 @@ class Loop:
         """When the governor was asked last, if it then wanted nothing but a step."""
         return self._idle_at
 
+    @property
+    def next_at(self) -> float | None:
+        """The first later instant that it named then."""
+        return self._next_at
+
     def tick(self) -> Ticked:
         """A whole boundary and, if anything may run, one step of the backend."""
         core = self._core
         now = core.clock.now()
-        decision = decide(core.ledger.view(core.evicting), core.knobs, core.costs, now)
+        decision = decide(core.view(), core.knobs, core.costs, now)
         core.evicting = decision.evicting
         self._idle_at = None if decision.actions else now
+        self._next_at = decision.next_at
         self._note_stall(decision.stalled)
         for action in decision.actions:
             self._carry_out(action, now)
@@ -104,6 +110,7 @@ class Loop:
         if turn.phase is Phase.PAUSED and turn.preemptions:
             turn.resumed_at = now
             core.event(EventKind.RESUME, "governor", f"{turn.agent} has its slot back", turn)
+        core.waits.started(turn.id, now)
         pending = len(turn.tokens) - held.kv_tokens
         core.ledger.move(turn, now, phase=Phase.DECODE if pending == 1 else Phase.PREFILL)
 
@@ -201,7 +208,7 @@ class Loop:
     def _stop(self, turn: LiveTurn, now: float, finish: Finish) -> None:
         core = self._core
         if turn.then_block:
-            block_turn(core, turn, now, turn.then_block, "engine")
+            core.block(turn, now, turn.then_block, "engine")
             return
         core.event(
             EventKind.FINISH, "engine", f"{turn.agent} done: {counted(turn.generated_total, 'token')} ({finish})", turn

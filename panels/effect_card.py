@@ -12,7 +12,7 @@ from engine.changes import Change, changes, latest_change, overruled
 from engine.control import Control
 from engine.effect import Effect, Stage, effect
 from engine.events import Event
-from engine.knobs import LABELS
+from engine.knob_words import label
 from engine.snapshot import Sample, Snapshot
 from panels import components, effect_words, tab
 from panels.asked import Request
@@ -123,7 +123,7 @@ def _measured(snapshot: Snapshot, events: Sequence[Event], samples: Sequence[Sam
 
 def _set_again(event: Event, since: Change) -> str:
     name = event.name or ""
-    return f"{LABELS[name]} was changed since {tab.by(since.author)}, to {_value(name, since)}, at step {since.step:,}"
+    return f"{label(name)} was changed since {tab.by(since.author)}, to {_value(name, since)}, at step {since.step:,}"
 
 
 def _value(name: str, change: Change) -> str:
@@ -131,4 +131,4 @@ def _value(name: str, change: Change) -> str:
 
 
 def _back(change: Change) -> str:
-    return ", ".join(f"{LABELS[name]} is {in_unit(name, value)} again" for name, value in change.old.items())
+    return ", ".join(f"{label(name)} is {in_unit(name, value)} again" for name, value in change.old.items())

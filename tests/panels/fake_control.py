@@ -14,8 +14,10 @@ from engine.errors import ModelError, Refused, UnknownTurn
 from engine.events import Event, EventKind, MoveCost
 from engine.geometry import KVDtype, KVGeometry
 from engine.history import Paid, Span
-from engine.knobs import Knobs, change
+from engine.knob_words import change, value_of
+from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
+from engine.policies import checked
 from engine.preview import Preview
 from engine.snapshot import (
     Bands,
@@ -184,12 +186,12 @@ class FakeControl:
         self.calls.append(("set_knobs", dict(changes), author))
         future: Future[Knobs] = Future()
         try:
-            changed = self.knobs.changed(changes)
+            changed = checked(self.knobs.changed(changes))
         except Refused as refusal:
             future.set_exception(refusal)
             return future
         for name in changes:
-            old, new = getattr(self.knobs, name), getattr(changed, name)
+            old, new = value_of(self.knobs, name), value_of(changed, name)
             if old != new:
                 told: dict[str, Any] = {"author": author, "name": name, "old": str(old), "new": str(new)}
                 told["seconds"] = 0.038 if name == "kv_dtype" else 0.0
@@ -202,7 +204,7 @@ class FakeControl:
         self.calls.append(("preview", dict(changes)))
         future: Future[Preview] = Future()
         try:
-            future.set_result(preview_of(self.snapshot, self.knobs.changed(changes), GEOMETRY))
+            future.set_result(preview_of(self.snapshot, checked(self.knobs.changed(changes)), GEOMETRY))
         except Refused as refusal:
             future.set_exception(refusal)
         return future
