@@ -16,6 +16,7 @@ from engine.host import Host, HostConfig
 from engine.record.csv_export import csv_chunks
 from engine.record.recorder import Recorder
 from engine.record.schedule import Schedule, start_schedule
+from engine.record.waits import stored_waits
 from engine.snapshot import CardScale, Sample, Snapshot
 from engine.telemetry.hardware import HardwareReader, HardwareSample
 from engine.twin.grid_run import GridRunner
@@ -87,6 +88,8 @@ class Deck:
                 self._host.start()
                 if self._config.swarm:
                     self._swarm.start()
+            # Beside the model's loading, which takes longer.
+            threading.Thread(target=self._know_waits, name="parkdeck-waits", daemon=True).start()
             self._schedule = start_schedule(self._recorder, self._hardware.sample)
 
     def stop(self) -> None:
@@ -102,6 +105,9 @@ class Deck:
             self._recorder.close()
             self._hardware.close()
             self._schedule = None
+
+    def _know_waits(self) -> None:
+        self._host.know_waits(stored_waits(self._recorder.path))
 
     def _note(self, text: str, author: str) -> None:
         self._host.note(text, author)

@@ -26,6 +26,7 @@ from engine.preview import Preview, Sizes, previewed
 from engine.snapshot import ModelledCard, TurnDetail
 from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
 from engine.view import Reason
+from engine.waits import KnownWaits
 from engine.words import counted, mib
 
 T = TypeVar("T")
@@ -226,6 +227,11 @@ class Commands:
 
     def turn_detail(self, turn_id: TurnId) -> TurnDetail:
         return detail_of(self._core, turn_id)
+
+    def learn_waits(self, known: KnownWaits) -> None:
+        """Durations of tools from before this engine."""
+        self._core.waits.seed(known.durations)
+        self._core.event(EventKind.ENGINE, "engine", known.said)
 
     def note(self, text: str, author: str, kind: EventKind) -> None:
         self._core.event(kind, author, text)

@@ -1,15 +1,18 @@
 """One token boundary: decide, carry the actions out, step, take in what came. The middle of a turn's way from arrival
 to last token; the host calls `tick` until there is nothing to do."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.backends.base import StepPlan, StepResult, TurnStep
 from engine.core import Core
 from engine.events import EventKind
 from engine.governor import decide
+from engine.knob_words import change
 from engine.ledger import LiveTurn
+from engine.policies import DEFAULT
+from engine.policies.own import PolicyFault
 from engine.turn import Finish, Phase, Tier
-from engine.view import Action, Drop, Fail, Preempt, Reason, Stall, Start, SwapIn, SwapOut
+from engine.view import Action, Decision, Drop, Fail, Preempt, Reason, Stall, Start, SwapIn, SwapOut
 from engine.words import counted, mib
 
 
@@ -52,7 +55,7 @@ class Loop:
         """A whole boundary and, if anything may run, one step of the backend."""
         core = self._core
         now = core.clock.now()
-        decision = decide(core.view(), core.knobs, core.costs, now)
+        decision = self._decided(now)
         core.evicting = decision.evicting
         self._idle_at = None if decision.actions else now
         self._next_at = decision.next_at
@@ -64,6 +67,19 @@ class Loop:
             self._step()
         acted = bool(plan.work or decision.actions)
         return Ticked(acted, decision.wake_at, None if plan.work else self._stall)
+
+    def _decided(self, now: float) -> Decision:
+        """A policy that breaks its promises is put out of force, and the default one decides."""
+        core = self._core
+        try:
+            return decide(core.view(), core.knobs, core.costs, now)
+        except PolicyFault as fault:
+            core.ledger.close_all_intervals(now)
+            old, new = core.knobs, replace(core.knobs, policy=DEFAULT)
+            core.ledger.knobs = new
+            text = f"{change('policy', old.policy, new.policy)}: {fault}"
+            core.event(EventKind.KNOB, "engine", text, name="policy", old=old.policy, new=new.policy, seconds=0.0)
+        return decide(core.view(), core.knobs, core.costs, now)
 
     def follow(self, plan: StepPlan) -> Ticked:
         """A boundary at which the governor is known to decide nothing and to plan this."""

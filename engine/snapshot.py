@@ -11,6 +11,7 @@ from engine.geometry import KVDtype
 from engine.history import Paid, Span
 from engine.knobs import Knobs
 from engine.turn import AVERAGE_TURN_TOKENS, Phase, Priority, Tier, TurnId
+from engine.waits import WaitRow
 
 
 class HostState(StrEnum):
@@ -223,7 +224,8 @@ class Sample:
 class Snapshot:
     """`at`: engine clock (monotonic s); `utc`: epoch seconds of the same instant on the engine's own wall clock, which
     never runs backwards. `paused_fit`: how many average paused turns still fit, at the present precision and by dtype.
-    `modelled`: of a running twin; one that does not run has `twin` True alone.
+    `modelled`: of a running twin; one that does not run has `twin` True alone. `waits`: how long tools take, all
+    together first, then the most frequent ones.
     `error`: why the engine failed, one sentence; `ran_before`: the model that a restart goes back to, while another one
     starts or has failed to."""
 
@@ -244,6 +246,7 @@ class Snapshot:
     counters: Counters = field(default_factory=Counters)
     rates: Rates = field(default_factory=Rates)
     costs: Costs | None = None
+    waits: tuple[WaitRow, ...] = ()
     average_turn_tokens: int = AVERAGE_TURN_TOKENS
     bytes_per_token: int = 0
     paused_fit: int | None = None

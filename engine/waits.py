@@ -172,6 +172,15 @@ class ToolWaits:
         return replace(self, recent=recent, durations=Durations(ascending), count=self.count + 1)
 
 
+@dataclass(frozen=True, slots=True)
+class KnownWaits:
+    """What an engine begins with: tool and seconds of each duration, oldest first; `said`: a sentence on where they
+    are from, or why there are none."""
+
+    durations: tuple[tuple[str, float], ...]
+    said: str
+
+
 class WaitRow(NamedTuple):
     """A line of the table. `tool` None: all together. `ended`: waits that ended with a result; seconds are of those
     kept, None: none is known. The others as ToolWaits has them."""
@@ -221,7 +230,7 @@ class Waits:
         return (_row(None, self.every), *(_row(tool, waits) for tool, waits in order[:ROWS]))
 
     def known(self) -> tuple[tuple[str, float], ...]:
-        """Tool and seconds of each duration kept, for an engine that begins."""
+        """Tool and seconds of each duration kept."""
         return tuple((tool, seconds) for tool, waits in self.tools.items() for seconds in waits.recent)
 
 

@@ -17,6 +17,7 @@ from engine.policies.swap_on_block import SwapOnBlock
 from engine.policies.ttl import Ttl
 from engine.policies.walk_down import WalkDown
 
+DEFAULT = Knobs().policy
 BUILT_IN: tuple[TierPolicy, ...] = (WalkDown(), SwapOnBlock(), MinWaste(), Ttl(), RecomputeOnly(), ResidentOnly())
 
 

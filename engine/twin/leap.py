@@ -17,6 +17,7 @@ from engine.geometry import blocks_for
 from engine.governor import decide, quiet_until
 from engine.ledger import LiveTurn
 from engine.loop import Loop
+from engine.policies.own import PolicyFault
 from engine.turn import Phase
 from engine.view import Decision, TurnView, View
 
@@ -92,7 +93,10 @@ class Leaper:
         while steps >= LEAST:
             after = grown(view, steps - 1)
             if after is not None:
-                decision = decide(after, self._core.knobs, self._core.costs, at)
+                try:
+                    decision = decide(after, self._core.knobs, self._core.costs, at)
+                except PolicyFault:
+                    return NONE
                 if self._changes_nothing(decision, view.evicting):
                     named = math.inf if decision.next_at is None else decision.next_at
                     return Leap(steps, min(until, named), decision.plan)
