@@ -17,7 +17,7 @@ from engine.history import Paid, Span
 from engine.knob_words import change, value_of
 from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
-from engine.policies import checked
+from engine.policies import checked, policies
 from engine.preview import Preview
 from engine.snapshot import (
     Bands,
@@ -115,7 +115,7 @@ class FakeControl:
             utc=self.start_utc + self.at,
             step=int(self.at * 20), model="modelled: 9B at Q4_K_M" if self.modelled else self.model_name,
             backend="twin" if self.modelled else "torch", knobs=self.knobs,
-            policies=("recompute-only", "resident-only", "walk-down"), startup=self.startup, error=self.error,
+            policies=tuple(policies()), startup=self.startup, error=self.error,
             ran_before=self.ran_before,
         )  # fmt: skip
         if self.state in (HostState.STARTING, HostState.FAILED, HostState.STOPPED):
