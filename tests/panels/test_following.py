@@ -272,6 +272,7 @@ def test_the_chosen_policys_own_knobs_stand_below_it_and_go_with_it() -> None:
     assert any("outlasts the copy" in said.value for said in tab.markdown)
     margin = widget(tab, "number_input", "swap-on-block.margin")
     assert (margin.label, margin.value, margin.min, margin.max) == ("Margin, x", 2.0, 0.0, 1000.0)
+    control.advance(1.0)
     margin.set_value(3.5).run()
     assert not tab.exception
     assert sent(control)[-1] == {"swap-on-block.margin": 3.5}
