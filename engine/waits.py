@@ -34,17 +34,6 @@ class Durations:
 
     ascending: tuple[float, ...] = ()
 
-    def exceeded(self, since: float, now: float) -> int:
-        """How many of them a wait that began at `since` has outlasted: those that end at `now` or before."""
-        known = self.ascending
-        count, size = bisect_right(known, now - since), len(known)
-        # By the instant at which each ends, as it is named: a difference may be rounded otherwise than a sum.
-        while count < size and since + known[count] <= now:
-            count += 1
-        while count and since + known[count - 1] > now:
-            count -= 1
-        return count
-
     def mean_left(self, lasted_s: float) -> float:
         """How much longer a wait that has lasted so long is expected to take, in seconds: by the mean of the longer
         ones, or as long again."""
@@ -80,9 +69,14 @@ class Durations:
     def _outlasts(
         self, centres: tuple[float, ...], highest: tuple[float, ...], since: float, least_s: float, now: float
     ) -> float:
-        known = self.ascending
-        size, count = len(known), self.exceeded(since, now)
-        if count < size and centres[count] - (now - since) > least_s:
+        known, lasted = self.ascending, now - since
+        size, count = len(known), bisect_right(known, lasted)
+        # What it has outlasted goes by the instants that are named: a difference may be rounded otherwise than a sum.
+        while count < size and since + known[count] <= now:
+            count += 1
+        while count and since + known[count - 1] > now:
+            count -= 1
+        if count < size and centres[count] - lasted > least_s:
             return now
         # Between two durations an estimate only falls, so it first suffices where one of them has just been outlasted.
         if count + 1 < size and highest[count + 1] > least_s - ROUNDING_S:

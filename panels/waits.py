@@ -1,4 +1,5 @@
-"""How long tools take, and how often it was foretold rightly whether a wait outlasts its copy: a table as plain data."""
+"""How long tools take, and how often it was foretold rightly whether a wait outlasts its copy: a table as plain
+data."""
 
 from collections.abc import Sequence
 

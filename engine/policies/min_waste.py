@@ -16,15 +16,14 @@ would; background before foreground. A turn that waits for a slot and not for a 
 
 import math
 from collections.abc import Callable, Iterable
-from operator import itemgetter
 
 from engine.policies.base import Exits, Move, Parameter, Relief, Situation, blocked, relief
-from engine.turn import Phase
+from engine.turn import Phase, Priority
 from engine.view import Drop, Reason, TurnView
 
 OVERLAP = Parameter("overlap", "Overlap of copies", "%", 0.0, 100.0, 0.0)
 _BLOCKED = Phase.BLOCKED
-_RANK = itemgetter(0, 1, 2)
+_BACKGROUND = Priority.BACKGROUND
 
 
 class MinWaste:
@@ -34,11 +33,14 @@ class MinWaste:
 
     def relieve(self, situation: Situation) -> Relief:
         leaving = _Leaving(situation, 1 - OVERLAP.of(self.name, situation.knobs) / 100)
-        exits, now, waits = Exits(situation.memory), situation.now, situation.waits
+        exits, now, waits, worth_s = Exits(situation.memory), situation.now, situation.waits, leaving.worth_s
         due: list[TurnView] = []
         wake_at = math.inf
+        tool, outlasts = None, waits.of(None).outlasts_mean
         for turn in blocked(situation):
-            at = waits.of(turn.tool).outlasts_mean(turn.phase_since, leaving.worth_s(turn), now)
+            if turn.tool != tool:
+                tool, outlasts = turn.tool, waits.of(turn.tool).outlasts_mean
+            at = outlasts(turn.phase_since, worth_s(turn), now)
             if at <= now:
                 due.append(turn)
             elif at < wake_at:
@@ -70,8 +72,10 @@ class _Leaving:
 
     def worth_s(self, turn: TurnView) -> float:
         """How long it may be kept until that wastes as much as leaving: the lesser waste / (C x M)."""
-        tokens = turn.kv_tokens
-        away_s = (tokens * self._token_s) if self.drops(turn) else (turn.blocks * self._block_s)
+        tokens, blocks = turn.kv_tokens, turn.blocks
+        away_s, copied_s = tokens * self._token_s, blocks * self._block_s
+        if copied_s <= away_s and blocks <= self._most_blocks:
+            away_s = copied_s
         return away_s * (self._others + tokens) / tokens
 
     def in_order(self, turns: Iterable[TurnView]) -> list[TurnView]:
@@ -80,7 +84,8 @@ class _Leaving:
         block_s, token_s, others, most = self._block_s, self._token_s, self._others, self._most_blocks
         now, waits = self._situation.now, self._situation.waits
         left: dict[str | None, Callable[[float], float]] = {}
-        ranked: list[tuple[int, float, int, TurnView]] = []
+        background: list[tuple[float, int, TurnView]] = []
+        foreground: list[tuple[float, int, TurnView]] = []
         for turn in turns:
             tokens, blocks = turn.kv_tokens, turn.blocks
             waste, copied = tokens * token_s, blocks * block_s
@@ -88,9 +93,12 @@ class _Leaving:
                 waste = copied
             waste *= others + tokens
             if turn.phase is _BLOCKED:
-                if turn.tool not in left:
-                    left[turn.tool] = waits.of(turn.tool).mean_left
-                waste -= tokens * left[turn.tool](now - turn.phase_since)
-            ranked.append((-turn.priority, waste / blocks, turn.id, turn))
-        ranked.sort(key=_RANK)
-        return [turn for _, _, _, turn in ranked]
+                tool = turn.tool
+                if tool not in left:
+                    left[tool] = waits.of(tool).mean_left
+                waste -= tokens * left[tool](now - turn.phase_since)
+            (background if turn.priority is _BACKGROUND else foreground).append((waste / blocks, turn.id, turn))
+        # No two ids are alike, so no two turns are compared.
+        background.sort()
+        foreground.sort()
+        return [turn for _, _, turn in background + foreground]
