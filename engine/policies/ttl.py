@@ -14,6 +14,7 @@ have waited for a slot when their KV had left than when it was here, dwell and a
 import math
 from collections.abc import Iterable
 
+from engine.durations import Durations
 from engine.policies.base import (
     ARRIVAL,
     ID,
@@ -28,7 +29,7 @@ from engine.policies.base import (
 )
 from engine.turn import Phase
 from engine.view import Drop, Reason, TurnView
-from engine.waits import KEPT, Durations
+from engine.waits import KEPT
 
 SAMPLES = Parameter("samples", "Samples until tau is learnt", "", 8.0, float(KEPT), 100.0)
 _BLOCKED = Phase.BLOCKED

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.durations import Durations
 from engine.turn import TurnId
-from engine.waits import KEPT, LEAST, ROWS, TOOLS_KEPT, Durations, WaitBook
+from engine.waits import KEPT, LEAST, ROWS, TOOLS_KEPT, WaitBook
 
 ONE, TWO = TurnId(1), TurnId(2)
 SECONDS = st.floats(0.0, 1000.0)

@@ -16,9 +16,9 @@ ROWS = (
 
 def test_a_line_for_each_tool_in_words() -> None:
     assert table(ROWS) == [
-        ("all tools", "1,200", "500 ms", "12 s", "900 of 1,000"),
-        ("bash", "1,190", "300 ms", "10 s", "900 of 1,000"),
-        ("pytest", "10", "1.6 min", "2 min", "n/a"),
+        ("all tools", "1,200", "500 ms", "12.0 s", "900 of 1,000"),
+        ("bash", "1,190", "300 ms", "10.0 s", "900 of 1,000"),
+        ("pytest", "10", "95.0 s", "2 min", "n/a"),
         ("browser", "0", "n/a", "n/a", "n/a"),
     ]
     assert all(len(line) == len(HEAD) for line in table(ROWS))
@@ -28,6 +28,6 @@ def test_a_line_for_each_tool_in_words() -> None:
 def test_in_one_sentence() -> None:
     assert sentence(ROWS) == (
         "1,200 waits on tools, half of them up to 500 ms, foretold rightly 900 of 1,000 times whether they outlast the "
-        "copy out and back; pytest takes longest, 1.6 min."
+        "copy out and back; pytest takes longest, 95.0 s."
     )
     assert sentence(()) == "No tool has answered yet."

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.costs import Costs
+from engine.durations import Durations
 from engine.errors import BadKnob
 from engine.knob_words import change, differing, parsed, value_of
 from engine.knobs import Knobs
@@ -19,7 +20,7 @@ from engine.policies.base import Need, Relief, Situation
 from engine.policies.ttl import time_to_live_s
 from engine.turn import Phase, Priority, Tier, TurnId
 from engine.view import Drop, MemoryView, Reason, SwapOut, TurnView
-from engine.waits import Durations, WaitBook, Waits
+from engine.waits import WaitBook, Waits
 
 BLOCK_BYTES = 25_000_000
 COSTS = Costs(5e9, 5e9, 1000.0, 0.02, 0.002)
