@@ -77,7 +77,7 @@ class Knobs:
     def changed(self, changes: Mapping[str, object]) -> "Knobs":
         """This set with `changes` applied; raises BadKnob for an unknown name or a value out of range."""
         own = {name: value for name, value in changes.items() if name in LABELS}
-        dotted = {name: value for name, value in changes.items() if "." in name}
+        dotted = {name: value for name, value in changes.items() if isinstance(name, str) and "." in name}
         for name in changes:
             if name not in own and name not in dotted:
                 raise BadKnob(f"there is no knob {name!r}; the knobs are {', '.join(sorted(LABELS))}")

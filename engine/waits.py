@@ -2,8 +2,8 @@
 engine's clock, whichever that is: real durations are learnt on a real engine, modelled ones on a twin.
 
 A duration is from a turn's block to its result, also of one that came after the turn was abandoned. A wait that ends
-otherwise (its turn is cancelled, or has failed) is no duration: it says only that the tool takes longer than that. It is
-counted apart, as cut short.
+otherwise (its turn is cancelled, or has failed) is no duration: it says only that the tool takes longer than that, and
+is counted apart as cut short.
 
 The rest of a wait that lasts is estimated, in this order: from the tool's own durations longer than that, once LEAST
 are known; from those of all tools; by the time since the call, as InferCept does (ICML 2024).

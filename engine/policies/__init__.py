@@ -36,7 +36,8 @@ def policy_named(name: str) -> TierPolicy:
     """Raises BadKnob, naming the choices."""
     found = policies().get(name)
     if found is None:
-        raise BadKnob(f"policy {name!r} is not known; choose {', '.join(policies())}")
+        left_out = "".join(f" ({sentence})" for sentence in refused_policies())
+        raise BadKnob(f"policy {name!r} is not known; choose {', '.join(policies())}{left_out}")
     return found
 
 

@@ -1,6 +1,7 @@
 """Knob values (cases S5, H7): a bad one is one sentence, and the old set stays in force."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -32,10 +33,11 @@ from engine.knobs import LABELS, Knobs
         ("kv_dtype", None),
         ("policy", ""),
         ("colour", "red"),
+        (7, "red"),
     ],
 )
-def test_a_bad_value_is_refused_with_its_name(name: str, value: object) -> None:
-    with pytest.raises(BadKnob, match=LABELS.get(name, "there is no knob 'colour'")):
+def test_a_bad_value_is_refused_with_its_name(name: Any, value: object) -> None:
+    with pytest.raises(BadKnob, match=LABELS.get(name, f"there is no knob {name!r}")):
         Knobs().changed({name: value})
 
 

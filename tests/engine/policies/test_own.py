@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 
 import engine.governor
-from engine.policies import BUILT_IN
+import engine.policies
+from engine.errors import BadKnob
+from engine.policies import BUILT_IN, policy_named
 from engine.policies.base import Need, Relief, Situation, TierPolicy
 from engine.policies.own import GROUP, Held, PolicyFault, load_own
 from engine.turn import TurnId
@@ -164,3 +166,12 @@ def test_a_policy_that_fails_at_work_gives_way_to_the_default_one(monkeypatch: p
     (event,) = [event for event in lab.core.events.copy() if event.name == "policy"]
     assert (event.old, event.new, event.author) == ("own", "walk-down", "engine")
     assert "policy own raised ZeroDivisionError: division by zero" in event.text
+
+
+def test_who_asks_for_a_policy_that_was_left_out_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = load_own(NAMES, (entry(fails(ImportError("no numba2"))),))
+    monkeypatch.setattr(engine.policies, "_own", lambda: broken)
+    with pytest.raises(
+        BadKnob, match=r"choose walk-down.*\(Tier policy own \(a_package:own\) is left out: Imp"
+    ):
+        policy_named("own")
