@@ -171,7 +171,5 @@ def test_a_policy_that_fails_at_work_gives_way_to_the_default_one(monkeypatch: p
 def test_who_asks_for_a_policy_that_was_left_out_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = load_own(NAMES, (entry(fails(ImportError("no numba2"))),))
     monkeypatch.setattr(engine.policies, "_own", lambda: broken)
-    with pytest.raises(
-        BadKnob, match=r"choose walk-down.*\(Tier policy own \(a_package:own\) is left out: Imp"
-    ):
+    with pytest.raises(BadKnob, match=r"choose walk-down.*\(Tier policy own \(a_package:own\) is left out: Imp"):
         policy_named("own")
