@@ -136,7 +136,6 @@ class Host:
         """Once the engine that runs has ended. The lock is held."""
         self._config, old = config, self._run
         if old is not None:
-            self._keep_waits(old)
             old.stopping.set()
             old.wake()
         self._begin(config.body, after=old, author=author)
@@ -172,6 +171,8 @@ class Host:
         session = self._new_session(body)
         config = replace(self._config, body=body)
         self._snapshot = self._blank(HostState.STARTING, session)
+        if self._run is not None:
+            self._keep_waits(self._run)
         known = None if body.backend == "twin" else self._known
         self._run = Run(
             session,
