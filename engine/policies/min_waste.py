@@ -15,7 +15,7 @@ would; background before foreground. A turn that waits for a slot and not for a 
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from engine.policies.base import Exits, Move, Parameter, Relief, Situation, blocked, relief
 from engine.turn import Phase, Priority
@@ -83,7 +83,7 @@ class _Leaving:
         everybody's; then id. In one loop, as it is asked for all that are parked."""
         block_s, token_s, others, most = self._block_s, self._token_s, self._others, self._most_blocks
         now, waits = self._situation.now, self._situation.waits
-        left: dict[str | None, Callable[[float], float]] = {}
+        tool, mean_left = None, waits.of(None).mean_left
         background: list[tuple[float, int, TurnView]] = []
         foreground: list[tuple[float, int, TurnView]] = []
         for turn in turns:
@@ -93,10 +93,9 @@ class _Leaving:
                 waste = copied
             waste *= others + tokens
             if turn.phase is _BLOCKED:
-                tool = turn.tool
-                if tool not in left:
-                    left[tool] = waits.of(tool).mean_left
-                waste -= tokens * left[tool](now - turn.phase_since)
+                if turn.tool != tool:
+                    tool, mean_left = turn.tool, waits.of(turn.tool).mean_left
+                waste -= tokens * mean_left(now - turn.phase_since)
             (background if turn.priority is _BACKGROUND else foreground).append((waste / blocks, turn.id, turn))
         # No two ids are alike, so no two turns are compared.
         background.sort()
