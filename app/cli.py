@@ -192,6 +192,15 @@ def twin(
 
 @MAKE.command()
 @told
+def policies() -> None:
+    """List the tier policies, one's own too, and the knobs that each brings."""
+    from app.policies import print_policies
+
+    print_policies()
+
+
+@MAKE.command()
+@told
 def export(
     session: Annotated[str | None, typer.Option("--session", help="Which session; without it they are listed.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the CSV files.")] = Path("."),

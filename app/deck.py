@@ -16,6 +16,7 @@ from engine.host import Host, HostConfig
 from engine.record.csv_export import csv_chunks
 from engine.record.recorder import Recorder
 from engine.record.schedule import Schedule, start_schedule
+from engine.record.waits import stored_waits
 from engine.snapshot import CardScale, Sample, Snapshot
 from engine.telemetry.hardware import HardwareReader, HardwareSample
 from engine.twin.grid_run import GridRunner
@@ -89,6 +90,8 @@ class Deck:
                 self._host.start()
                 if self._config.swarm:
                     self._swarm.start()
+            # Beside the model's loading, which takes longer.
+            threading.Thread(target=self._know_waits, name="parkdeck-waits", daemon=True).start()
             self._schedule = start_schedule(self._recorder, self._hardware.sample)
 
     def stop(self) -> None:
@@ -110,6 +113,9 @@ class Deck:
         if named is None and body.backend == "twin":
             return card_workload(body.card)
         return load_workload() if named is None else load_workload(named)
+
+    def _know_waits(self) -> None:
+        self._host.know_waits(stored_waits(self._recorder.path))
 
     def _note(self, text: str, author: str) -> None:
         self._host.note(text, author)

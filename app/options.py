@@ -40,7 +40,7 @@ ENGINE_OPTIONS: dict[str, tuple[str, Any]] = {
         "PARKDECK_WEIGHT_DTYPE",
         _text("--weight-dtype", "Precision of the weights in memory: int8, on a GPU also int4 or fp16."),
     ),
-    "policy": ("PARKDECK_POLICY", _text("--policy", "Tier policy: walk-down, recompute-only, resident-only.")),
+    "policy": ("PARKDECK_POLICY", _text("--policy", "Tier policy: walk-down, or another of `parkdeck policies`.")),
     "ceiling": ("PARKDECK_CEILING", _text("--ceiling", "Use this much device memory, no card scale: 15.5GiB.")),
     "workload": ("PARKDECK_WORKLOAD", _text("--workload", "A shipped workload's name, or a .jsonl file.")),
 }

@@ -11,7 +11,7 @@ from engine.backends.base import WeightDtype
 from engine.body import BodyConfig, chosen_backend
 from engine.errors import Refused
 from engine.host import HostConfig
-from engine.policies import policy_named
+from engine.policies import checked
 from engine.twin.live import live_config
 from engine.workload.readers import load_workload
 from engine.workload.swarm import checked_agents, checked_speed
@@ -34,7 +34,7 @@ def config_from(environment: Mapping[str, str] = os.environ) -> DeckConfig:
             if environment.get(variable)
         }
     )
-    policy_named(knobs.policy)
+    checked(knobs)
     workload = environment.get("PARKDECK_WORKLOAD") or None
     if workload is not None:
         load_workload(workload)

@@ -15,7 +15,8 @@ from app.sizes import size_of
 from engine.cards.store import load_card
 from engine.control import Sink
 from engine.errors import BadKnob, Refused
-from engine.knobs import LABELS, Knobs, parsed
+from engine.knob_words import parsed
+from engine.knobs import LABELS, Knobs
 from engine.record.csv_export import export_session
 from engine.record.recorder import Recorder
 from engine.twin.setup import TwinSetup, TwinSummary
@@ -67,7 +68,7 @@ def knob_of(text: str) -> tuple[str, object]:
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
         raise BadKnob(f"--set {text!r} names no knob and value; give one such as --set max_running=4")
-    if name not in LABELS:
+    if name not in LABELS and "." not in name:
         Knobs().changed({name: value})
     if name == "host_pool_bytes":
         return name, size_of(value)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from engine.events import PACE, Event, EventKind
-from engine.knobs import parsed
+from engine.knob_words import parsed
 
 SETS = (EventKind.KNOB, EventKind.CARD)
 

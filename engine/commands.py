@@ -3,7 +3,7 @@ raises Refused with one sentence and nothing changed."""
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from engine.calibration.probes import Probe
@@ -14,17 +14,19 @@ from engine.detail import detail_of
 from engine.errors import Refused, TurnsOpen
 from engine.events import EventKind
 from engine.geometry import blocks_for
-from engine.knobs import Knobs, change
+from engine.knob_words import change, differing, value_of
+from engine.knobs import Knobs
 from engine.ledger import LiveTurn
 from engine.models.tokenizer import StreamDecoder
 from engine.output import TurnOutput
-from engine.policies import policies
+from engine.policies import checked
 from engine.pool import host_copies, resize
 from engine.precision import check_switch, switch
 from engine.preview import Preview, Sizes, previewed
 from engine.snapshot import ModelledCard, TurnDetail
 from engine.turn import Finish, Phase, Tier, TurnId, TurnRequest
 from engine.view import Reason
+from engine.waits import KnownWaits
 from engine.words import counted
 
 T = TypeVar("T")
@@ -78,7 +80,7 @@ class Commands:
             raise Refused(f"turn {turn_id} already waits on {turn.tool}; unblock it first")
         if not tool:
             raise Refused("the tool has no name; name what the turn waits on")
-        block_turn(core, turn, now, tool, author)
+        core.block(turn, now, tool, author)
         return f"{turn.agent} waits on {tool}; its slot is free"
 
     def unblock(self, result: Unblock, author: str, asked_at: float) -> str:
@@ -100,7 +102,7 @@ class Commands:
         turn.output = TurnOutput(decoder, turn.request.stop)
         turn.asked_at = asked_at
         turn.last_token_at = None
-        core.ledger.move(turn, now, phase=Phase.PAUSED if turn.held else Phase.WAITING)
+        core.unblock(turn, now)
         core.count(prompt_tokens=len(result.tokens))
         core.event(
             EventKind.UNBLOCK,
@@ -182,21 +184,20 @@ class Commands:
             took["kv_dtype"] = core.clock.now() - started, converted.nbytes
         core.ledger.knobs = new
         done = core.clock.now()
-        for field in fields(Knobs):
-            was, now_is = getattr(old, field.name), getattr(new, field.name)
-            if was != now_is:
-                seconds, nbytes = took.get(field.name, (0.0, None))
-                core.event(
-                    EventKind.KNOB,
-                    author,
-                    change(field.name, was, now_is),
-                    name=field.name,
-                    old=str(was),
-                    new=str(now_is),
-                    seconds=seconds,
-                    nbytes=nbytes,
-                    at=done,
-                )
+        for name in differing(old, new):
+            was, now_is = value_of(old, name), value_of(new, name)
+            seconds, nbytes = took.get(name, (0.0, None))
+            core.event(
+                EventKind.KNOB,
+                author,
+                change(name, was, now_is),
+                name=name,
+                old=str(was),
+                new=str(now_is),
+                seconds=seconds,
+                nbytes=nbytes,
+                at=done,
+            )
         return new
 
     def set_card(self, changes: Mapping[str, object], author: str) -> ModelledCard:
@@ -213,7 +214,7 @@ class Commands:
             copies=host_copies(core),
             converts_per_s=last.nbytes / last.seconds if last and last.nbytes and last.seconds > 0 else None,
         )
-        return previewed(core.ledger.view(core.evicting), core.knobs, new, sizes, core.costs, core.clock.now())
+        return previewed(core.view(), core.knobs, new, sizes, core.costs, core.clock.now())
 
     def probe(self, probe: Probe[T]) -> T:
         turns = len(self._core.ledger.turns)
@@ -227,6 +228,11 @@ class Commands:
     def turn_detail(self, turn_id: TurnId) -> TurnDetail:
         return detail_of(self._core, turn_id)
 
+    def learn_waits(self, known: KnownWaits) -> None:
+        """Durations of tools from before this engine."""
+        self._core.waits.seed(known.durations)
+        self._core.event(EventKind.ENGINE, "engine", known.said)
+
     def note(self, text: str, author: str, kind: EventKind) -> None:
         self._core.event(kind, author, text)
 
@@ -236,9 +242,7 @@ class Commands:
         """The set of knobs after `changes`; raises Refused or BadKnob for one that cannot be taken now."""
         core = self._core
         old = core.knobs
-        new = old.changed(changes)
-        if new.policy not in policies():
-            raise Refused(f"Tier policy {new.policy!r} is not known; choose {', '.join(sorted(policies()))}")
+        new = checked(old.changed(changes))
         if new.kv_dtype is not old.kv_dtype:
             check_switch(core, new.kv_dtype)
         if new.host_pool_bytes != old.host_pool_bytes:
@@ -273,6 +277,7 @@ class Commands:
 
     def _hold(self, turn: LiveTurn, now: float) -> None:
         turn.last_token_at = None
+        self._core.waits.held(turn.id)
         if turn.phase is not Phase.BLOCKED:
             self._core.ledger.move(turn, now, phase=Phase.PAUSED)
         self._core.ledger.close_interval(turn, now)
@@ -283,14 +288,6 @@ class Commands:
         """A turn moved by hand stays there until it is resumed by hand; a blocked one comes back with its result."""
         if turn.phase is not Phase.BLOCKED and (running or not turn.held):
             self._hold(turn, now)
-
-
-def block_turn(core: Core, turn: LiveTurn, now: float, tool: str, author: str) -> None:
-    """Generation stops here and waits on a tool."""
-    core.ledger.move(turn, now, phase=Phase.BLOCKED, tool=tool)
-    text = turn.output.flush()
-    core.event(EventKind.BLOCK, author, f"{turn.agent} waits on {tool}", turn)
-    core.tell(turn, (), text, Finish.TOOL)
 
 
 def _check_max_tokens(value: int) -> None:

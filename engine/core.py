@@ -23,7 +23,8 @@ from engine.snapshot import Counters
 from engine.stats import Stats
 from engine.thrash import Telling, undone
 from engine.turn import Finish, Phase, Tier, TurnUpdate
-from engine.view import Reason
+from engine.view import Reason, View
+from engine.waits import WaitBook
 from engine.words import counted, mib, took
 
 MOVES_KEPT = 5_000
@@ -58,6 +59,7 @@ class Core:
         self.live_card: LiveCard | None = None
         self.events = EventLog()
         self.moves: deque[MoveCost] = deque(maxlen=MOVES_KEPT)
+        self.waits = WaitBook()
         self._on_event = on_event
         self._warning: str | None = None
         self._telling = Telling()
@@ -68,6 +70,10 @@ class Core:
 
     def mib(self, nbytes: int) -> str:
         return mib(nbytes, twin=self.backend.name == "twin")
+
+    def view(self, evicting: bool | None = None) -> View:
+        """What the governor sees now; `evicting` None: as it left it."""
+        return self.ledger.view(self.evicting if evicting is None else evicting, self.waits.waits)
 
     def count(self, **deltas: float) -> None:
         """Add to counters by name; deltas are never negative."""
@@ -229,12 +235,32 @@ class Core:
         self.count(preemptions=1)
         self.event(EventKind.PREEMPT, author, f"{turn.agent} preempted {why}", turn)
 
+    # -- tools ------------------------------------------------------------------------------------------------------
+
+    def block(self, turn: LiveTurn, now: float, tool: str, author: str) -> None:
+        """Generation stops here and waits on a tool."""
+        self.ledger.move(turn, now, phase=Phase.BLOCKED, tool=tool)
+        held = self.backend.holding(turn.id)
+        nbytes = held.host_bytes or held.blocks * self.backend.block_bytes_at(self.backend.kv_dtype)
+        self.waits.began(turn.id, tool, self.costs.round_trip_s(nbytes))
+        text = turn.output.flush()
+        self.event(EventKind.BLOCK, author, f"{turn.agent} waits on {tool}", turn)
+        self.tell(turn, (), text, Finish.TOOL)
+
+    def unblock(self, turn: LiveTurn, now: float) -> None:
+        """Its result is there, and it wants a slot, if the operator does not hold it."""
+        self.waits.ended(turn.id, now - turn.phase_since, now, here=turn.tier is Tier.RESIDENT)
+        if turn.held:
+            self.waits.held(turn.id)
+        self.ledger.move(turn, now, phase=Phase.PAUSED if turn.held else Phase.WAITING)
+
     # -- ends -------------------------------------------------------------------------------------------------------
 
     def end(self, turn: LiveTurn, now: float, phase: Phase, finish: Finish, error: str | None = None) -> None:
         """Finish, fail or cancel: free all that it holds, then tell its client."""
         self.ledger.close_interval(turn, now)
         self.end_recompute(turn)
+        self.waits.over(turn.id)
         self.backend.close(turn.id)
         self.ledger.forget(turn, now, phase)
         self.count(**{{Phase.DONE: "finished", Phase.FAILED: "failed", Phase.CANCELLED: "cancelled"}[phase]: 1})

@@ -31,6 +31,7 @@ from engine.snapshot import HostState, ModelledCard, Sample, Snapshot, TurnDetai
 from engine.thinning import after
 from engine.turn import TurnId, TurnRequest
 from engine.twin.live import live_config
+from engine.waits import KnownWaits
 
 __all__ = ["Host", "HostConfig"]
 
@@ -61,6 +62,7 @@ class Host:
         self._ready: tuple[BodyConfig, str] | None = None
         self._left: HostConfig | None = None
         self._left_named = "the real engine"
+        self._known: KnownWaits | None = None
         self._snapshot = self._blank(HostState.STOPPED, self._new_session(self._first))
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -138,6 +140,20 @@ class Host:
             old.wake()
         self._begin(config.body, after=old, author=author)
 
+    def know_waits(self, known: KnownWaits) -> None:
+        """How long tools took before this engine: learnt by the one that runs, and by those after it. Not by a twin,
+        whose tools are modelled."""
+        with self._lifecycle:
+            self._known, run = known, self._run
+        if run is not None and run.body.backend != "twin":
+            run.ask(lambda c: c.learn_waits(known))
+
+    def _keep_waits(self, run: "Run") -> None:
+        """What a real engine has learnt goes on with the next one."""
+        learnt = run.known_waits()
+        if learnt and run.body.backend != "twin":
+            self._known = KnownWaits(learnt, "tools' durations are known from the engine before")
+
     def wait_ready(self, timeout: float = 600.0) -> Snapshot:
         """Block until the engine runs. Raises Refused with the engine's own sentence if it failed or took longer."""
         deadline = time.monotonic() + timeout
@@ -155,8 +171,20 @@ class Host:
         session = self._new_session(body)
         config = replace(self._config, body=body)
         self._snapshot = self._blank(HostState.STARTING, session)
+        if self._run is not None:
+            self._keep_waits(self._run)
+        known = None if body.backend == "twin" else self._known
         self._run = Run(
-            session, config, self._sinks, self._clock, self._open_body, self._publish, after, author, self._numbers
+            session,
+            config,
+            self._sinks,
+            self._clock,
+            self._open_body,
+            self._publish,
+            after,
+            author,
+            self._numbers,
+            known,
         )
         self._run.thread.start()
 

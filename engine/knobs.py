@@ -39,7 +39,9 @@ class Knobs:
     """`high_watermark`, `low_watermark`: fractions of the arena at which paused and blocked turns start and stop being
     moved out, measured on what the next step will need. `long_turn_tokens`: a paused turn of at least this many tokens
     is long and leaves already above the low watermark. `min_quantum_s`: a resumed turn is not preempted sooner.
-    `abandon_after_s`: a turn blocked for longer loses its KV, and after four times as long it fails."""
+    `abandon_after_s`: a turn blocked for longer loses its KV, and after four times as long it fails. `parameters`:
+    of tier policies, each named POLICY.NAME, by name; one that is not there has its default. Which policies and
+    parameters there are, and their ranges, engine/policies knows."""
 
     kv_dtype: KVDtype = KVDtype.FP16
     policy: str = "walk-down"
@@ -51,6 +53,7 @@ class Knobs:
     min_quantum_s: float = 0.25
     prefill_chunk: int = 256
     abandon_after_s: float = 900.0
+    parameters: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kv_dtype", _dtype(self.kv_dtype))
@@ -69,17 +72,20 @@ class Knobs:
         _whole("prefill_chunk", self.prefill_chunk, 16, 16_384)
         _seconds("min_quantum_s", self.min_quantum_s, 0.0, 600.0)
         _seconds("abandon_after_s", self.abandon_after_s, 0.1, 604_800.0)
+        object.__setattr__(self, "parameters", tuple(sorted((n, _number(n, v)) for n, v in self.parameters)))
 
     def changed(self, changes: Mapping[str, object]) -> "Knobs":
         """This set with `changes` applied; raises BadKnob for an unknown name or a value out of range."""
-        names = {f.name for f in dataclasses.fields(self)}
+        own = {name: value for name, value in changes.items() if name in LABELS}
+        dotted = {name: value for name, value in changes.items() if isinstance(name, str) and "." in name}
         for name in changes:
-            if name not in names:
-                raise BadKnob(f"there is no knob {name!r}; the knobs are {', '.join(sorted(names))}")
+            if name not in own and name not in dotted:
+                raise BadKnob(f"there is no knob {name!r}; the knobs are {', '.join(sorted(LABELS))}")
         dtype = _dtype(changes.get("kv_dtype", self.kv_dtype))
         if not dtype.switchable and dtype is not self.kv_dtype:
             raise BadKnob(f"KV precision {str(dtype)!r} is no choice of an operator's; choose fp16 or q8")
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+        parameters = tuple((dict(self.parameters) | dotted).items())
+        return dataclasses.replace(self, **own, parameters=parameters)  # type: ignore[arg-type]
 
 
 def figure(name: str, value: object) -> str:
@@ -93,20 +99,6 @@ def figure(name: str, value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def parsed(name: str, text: str) -> object:
-    """The value that an event tells as `text`. Raises BadKnob for what no such knob has."""
-    kind = type(getattr(Knobs(), name))
-    try:
-        return kind(text)
-    except ValueError:
-        raise BadKnob(f"{LABELS[name]} cannot be {text!r}") from None
-
-
-def change(name: str, old: object, new: object) -> str:
-    """'High watermark 95 → 90 %'."""
-    return f"{LABELS[name]} {figure(name, old)} → {figure(name, new)} {UNITS.get(name, '')}".rstrip()
-
-
 def _dtype(value: object) -> KVDtype:
     try:
         return KVDtype(str(value))
@@ -115,10 +107,11 @@ def _dtype(value: object) -> KVDtype:
 
 
 def _number(name: str, value: object) -> float:
+    label = LABELS.get(name, name)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST:
-        raise BadKnob(f"{LABELS[name]} is too large a number; give one below {LARGEST:.0e}")
+        raise BadKnob(f"{label} is too large a number; give one below {LARGEST:.0e}")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise BadKnob(f"{LABELS[name]} {value!r} is not a number")
+        raise BadKnob(f"{label} {value!r} is not a number")
     return float(value)
 
 

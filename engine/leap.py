@@ -3,7 +3,8 @@
 Once it has decided nothing, and while the same turns decode, only their lengths and the clock change. Lengths move one
 way: turns grow, room falls, what could not start still cannot. So the governor is asked once more, at the state of the
 last boundary that may be skipped; if it does nothing there it does nothing before. What the clock changes by itself
-ends a leap: the instants that the rules compare it with (`quiet_until`), and those that the decision names.
+ends a leap: the instants that the rules compare it with (`quiet_until`), and those that the decision names, at the
+first boundary or at the last: what a policy waits for may come nearer or go away as turns grow.
 """
 
 import math
@@ -17,6 +18,7 @@ from engine.geometry import blocks_for
 from engine.governor import decide, quiet_until
 from engine.ledger import LiveTurn
 from engine.loop import Loop
+from engine.policies.own import PolicyFault
 from engine.turn import Phase
 from engine.view import Decision, TurnView, View
 
@@ -70,10 +72,11 @@ class Leaper:
         steps = min(self._until_finish(turn) for turn in rows)
         if steps < LEAST:
             return NONE
-        view = core.ledger.view(core.evicting)
+        view = core.view()
         if len([t for t in view.turns if t.phase is _DECODE or t.phase is _PREFILL]) > len(rows):
             return NONE
-        until = min(due, quiet_until(view, core.knobs, asked_at))
+        named = self._loop.next_at
+        until = min(due, quiet_until(view, core.knobs, asked_at), math.inf if named is None else named)
         steps = min(steps, math.ceil((until - now) / self._step_s(rows))) if until < math.inf else steps
         return self._asked(view, steps, until, asked_at) if steps >= LEAST else NONE
 
@@ -101,7 +104,10 @@ class Leaper:
         while steps >= LEAST:
             after = grown(view, steps - 1)
             if after is not None:
-                decision = decide(after, self._core.knobs, self._core.costs, at)
+                try:
+                    decision = decide(after, self._core.knobs, self._core.costs, at)
+                except PolicyFault:
+                    return NONE
                 if self._changes_nothing(decision, view.evicting):
                     named = math.inf if decision.next_at is None else decision.next_at
                     return Leap(steps, min(until, named), decision.plan)
@@ -127,7 +133,7 @@ def grown(view: View, steps: int) -> View | None:
     free = view.memory.blocks_free - taken
     if free < 0:
         return None
-    return View(tuple(turns), replace(view.memory, blocks_free=free), view.evicting)
+    return replace(view, turns=tuple(turns), memory=replace(view.memory, blocks_free=free))
 
 
 def _longer(turn: TurnView, steps: int, blocks: int) -> TurnView:

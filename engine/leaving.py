@@ -71,7 +71,8 @@ def _moves(view: View, short: int, knobs: Knobs, costs: Costs, now: float) -> tu
     parked = tuple(t for t in view.turns if t.blocks and not t.phase.running)
     running = tuple(t for t in view.turns if t.phase.running)
     need = Need(hard=short, reason=Reason.PRECISION)
-    moves = policy_named(knobs.policy).relieve(Situation(parked, running, need, view.memory, knobs, costs, now)).moves
+    situation = Situation(parked, running, need, view.memory, knobs, costs, now, view.waits)
+    moves = policy_named(knobs.policy).relieve(situation).moves
     if moves or running:
         return moves
     longest = min(parked, key=longest_first)

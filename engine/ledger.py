@@ -15,7 +15,8 @@ from engine.history import History, Span
 from engine.knobs import Knobs
 from engine.output import TurnOutput
 from engine.turn import Phase, Priority, Tier, TurnId, TurnRequest
-from engine.view import MemoryView, TurnView, View
+from engine.view import NO_WAITS, MemoryView, TurnView, View
+from engine.waits import Waits
 
 ENDED_KEPT = 4096
 LATE_KEPT = 16
@@ -190,9 +191,9 @@ class Ledger:
         """How much of their life the agents have waited on tools, up to `now`."""
         return self.lives.read(now, ((turn.agent, turn.span(now)) for turn in self))
 
-    def view(self, evicting: bool) -> View:
+    def view(self, evicting: bool, waits: Waits = NO_WAITS) -> View:
         turns = self.turns.values()
-        return View(tuple([(t.seen or self._look(t))[0] for t in turns]), self.memory_view(), evicting)
+        return View(tuple([(t.seen or self._look(t))[0] for t in turns]), self.memory_view(), evicting, waits)
 
     def holding(self, turn: LiveTurn) -> Holding:
         """What a live turn holds."""

@@ -1,16 +1,18 @@
 """One token boundary: decide, carry the actions out, step, take in what came. The middle of a turn's way from arrival
 to last token; the host calls `tick` until there is nothing to do."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.backends.base import StepPlan, StepResult, TurnStep
-from engine.commands import block_turn
 from engine.core import Core
 from engine.events import EventKind
 from engine.governor import decide
+from engine.knob_words import change
 from engine.ledger import LiveTurn
+from engine.policies import DEFAULT
+from engine.policies.own import PolicyFault
 from engine.turn import Finish, Phase, Tier
-from engine.view import Action, Drop, Fail, Preempt, Reason, Stall, Start, SwapIn, SwapOut
+from engine.view import Action, Decision, Drop, Fail, Preempt, Reason, Stall, Start, SwapIn, SwapOut
 from engine.words import counted
 
 
@@ -32,6 +34,7 @@ class Loop:
         self._stall: str | None = None
         self._plan = StepPlan(())
         self._idle_at: float | None = None
+        self._next_at: float | None = None
 
     @property
     def plan(self) -> StepPlan:
@@ -43,13 +46,19 @@ class Loop:
         """When the governor was asked last, if it then wanted nothing but a step."""
         return self._idle_at
 
+    @property
+    def next_at(self) -> float | None:
+        """The first later instant that it named then."""
+        return self._next_at
+
     def tick(self) -> Ticked:
         """A whole boundary and, if anything may run, one step of the backend."""
         core = self._core
         now = core.clock.now()
-        decision = decide(core.ledger.view(core.evicting), core.knobs, core.costs, now)
+        decision = self._decided(now)
         core.evicting = decision.evicting
         self._idle_at = None if decision.actions else now
+        self._next_at = decision.next_at
         self._note_stall(decision.stalled)
         for action in decision.actions:
             self._carry_out(action, now)
@@ -58,6 +67,19 @@ class Loop:
             self._step()
         acted = bool(plan.work or decision.actions)
         return Ticked(acted, decision.wake_at, None if plan.work else self._stall)
+
+    def _decided(self, now: float) -> Decision:
+        """A policy that breaks its promises is put out of force, and the default one decides."""
+        core = self._core
+        try:
+            return decide(core.view(), core.knobs, core.costs, now)
+        except PolicyFault as fault:
+            core.ledger.close_all_intervals(now)
+            old, new = core.knobs, replace(core.knobs, policy=DEFAULT)
+            core.ledger.knobs = new
+            text = f"{change('policy', old.policy, new.policy)}: {fault}"
+            core.event(EventKind.KNOB, "engine", text, name="policy", old=old.policy, new=new.policy, seconds=0.0)
+        return decide(core.view(), core.knobs, core.costs, now)
 
     def follow(self, plan: StepPlan) -> Ticked:
         """A boundary at which the governor is known to decide nothing and to plan this."""
@@ -104,6 +126,7 @@ class Loop:
         if turn.phase is Phase.PAUSED and turn.preemptions:
             turn.resumed_at = now
             core.event(EventKind.RESUME, "governor", f"{turn.agent} has its slot back", turn)
+        core.waits.started(turn.id, now)
         pending = len(turn.tokens) - held.kv_tokens
         core.ledger.move(turn, now, phase=Phase.DECODE if pending == 1 else Phase.PREFILL)
 
@@ -201,7 +224,7 @@ class Loop:
     def _stop(self, turn: LiveTurn, now: float, finish: Finish) -> None:
         core = self._core
         if turn.then_block:
-            block_turn(core, turn, now, turn.then_block, "engine")
+            core.block(turn, now, turn.then_block, "engine")
             return
         core.event(
             EventKind.FINISH, "engine", f"{turn.agent} done: {counted(turn.generated_total, 'token')} ({finish})", turn

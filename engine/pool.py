@@ -9,7 +9,7 @@ from engine.view import Reason
 def resize(core: Core, nbytes: int, author: str) -> float:
     """Host copies that no longer fit are dropped; seconds it took. `nbytes` is one that the backend takes."""
     started = core.clock.now()
-    view = core.ledger.view(evicting=False)
+    view = core.view(evicting=False)
     for turn in squeezed_out(view.turns, host_copies(core), nbytes):
         core.drop(core.ledger.find(turn.id), started, Reason.HOST_FULL, author)
     core.backend.set_host_pool(nbytes)

@@ -27,7 +27,7 @@ def switch(core: Core, dtype: KVDtype) -> Converted:
     drop."""
     now = core.clock.now()
     total = core.backend.blocks_at(dtype)
-    steps, _ = leaving(core.ledger.view(evicting=False), total, core.knobs, core.costs, now)
+    steps, _ = leaving(core.view(evicting=False), total, core.knobs, core.costs, now)
     for step in steps:
         turn = core.ledger.find(step.turn)
         if isinstance(step, Preempt):

@@ -25,6 +25,7 @@ from engine.models.loaded import ServedModel
 from engine.policies import policies
 from engine.serving import PUBLISH_EVERY_S, Serving, Session
 from engine.snapshot import HostState, Sample, Snapshot, Startup
+from engine.waits import KnownWaits
 
 T = TypeVar("T")
 
@@ -50,8 +51,8 @@ class _Asked:
 
 class Run:
     """One life of the engine: opens the body, runs until stopped or broken, cleans up. `body`: what it was asked
-    for; `session`: its name; `author`: who started it; `numbers`: of its turns; `clock`: the machine's, or the body's
-    own once that is open."""
+    for; `session`: its name; `author`: who started it; `numbers`: of its turns; `known`: of tools, from before it;
+    `clock`: the machine's, or the body's own once that is open."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Run:
         after: "Run | None",
         author: str,
         numbers: Iterator[int],
+        known: KnownWaits | None,
     ) -> None:
         self.body = config.body
         self.session = session
@@ -75,6 +77,7 @@ class Run:
         self._after = after
         self._author = author
         self._numbers = numbers
+        self._known = known
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._closed = threading.Lock()
         self._over = False
@@ -96,6 +99,9 @@ class Run:
 
     def moves(self) -> Sequence[MoveCost]:
         return self._serving.core.moves.copy() if self._serving else ()
+
+    def known_waits(self) -> tuple[tuple[str, float], ...]:
+        return self._serving.core.waits.waits.known() if self._serving else ()
 
     def ask(self, act: Callable[[Commands], T]) -> "Future[T]":
         future: Future[T] = Future()
@@ -183,6 +189,8 @@ class Run:
         gc.collect()
         gc.freeze()
         serving.begin()
+        if self._known is not None:
+            serving.commands.learn_waits(self._known)
         return serving
 
     def _drain(self, commands: Commands, wait: float) -> None:
@@ -243,7 +251,7 @@ def blank_snapshot(state: HostState, session: str, clock: EngineClock, config: H
         model=_named(config.body),
         backend=config.body.backend,
         knobs=config.knobs,
-        policies=tuple(sorted(policies())),
+        policies=tuple(policies()),
     )
 
 

@@ -12,6 +12,7 @@ from engine.geometry import KVDtype
 from engine.history import Paid, Span
 from engine.knobs import Knobs
 from engine.turn import AVERAGE_TURN_TOKENS, Phase, Priority, Tier, TurnId
+from engine.waits import WaitRow
 
 
 class HostState(StrEnum):
@@ -227,8 +228,9 @@ class Snapshot:
     """`at`: engine clock (monotonic s); `utc`: epoch seconds of the same instant on the engine's own wall clock, which
     never runs backwards. `paused_fit`: how many average paused turns still fit, at the present precision and by dtype.
     `blocked`: how much of their life agents wait on tools, None before the first turn. `modelled`: of a running twin;
-    one that does not run has `twin` True alone. `error`: why the engine failed, one sentence; `ran_before`: the model
-    that a restart goes back to, while another one starts or has failed to."""
+    one that does not run has `twin` True alone. `waits`: how long tools take, all together first, then the most
+    frequent ones. `error`: why the engine failed, one sentence; `ran_before`: the model that a restart goes back to,
+    while another one starts or has failed to."""
 
     session: str
     state: HostState
@@ -248,6 +250,7 @@ class Snapshot:
     rates: Rates = field(default_factory=Rates)
     blocked: Blocked | None = None
     costs: Costs | None = None
+    waits: tuple[WaitRow, ...] = ()
     average_turn_tokens: int = AVERAGE_TURN_TOKENS
     bytes_per_token: int = 0
     paused_fit: int | None = None

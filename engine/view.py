@@ -6,6 +6,9 @@ from enum import StrEnum
 from engine.backends.base import StepPlan
 from engine.geometry import blocks_for
 from engine.turn import Phase, Priority, Tier, TurnId
+from engine.waits import Waits
+
+NO_WAITS = Waits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +78,12 @@ class MemoryView:
 @dataclass(frozen=True, slots=True)
 class View:
     """`evicting`: the hysteresis state, True from the high watermark until the low one is reached; it comes back in
-    the Decision and is handed in again."""
+    the Decision and is handed in again. `waits`: what is known of how long tools take."""
 
     turns: tuple[TurnView, ...]
     memory: MemoryView
     evicting: bool = False
+    waits: Waits = NO_WAITS
 
 
 class Reason(StrEnum):

@@ -12,7 +12,7 @@ from engine.changes import Change, changes, latest_change, overruled
 from engine.control import Control, TwinControl
 from engine.effect import Effect, Stage, effect
 from engine.events import Event
-from engine.knobs import LABELS
+from engine.knob_words import label, names
 from engine.snapshot import Sample, Snapshot
 from panels import components, effect_words, tab, twin_box
 from panels.asked import Request
@@ -136,8 +136,8 @@ def _back(change: Change) -> str:
 
 
 def _label(name: str) -> str:
-    return LABELS.get(name) or twin_box.label(name)
+    return label(name) if name in names() else twin_box.label(name)
 
 
 def _said(name: str, value: object) -> str:
-    return in_unit(name, value) if name in LABELS else twin_box.value_word(name, value)
+    return in_unit(name, value) if name in names() else twin_box.value_word(name, value)

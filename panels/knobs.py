@@ -2,15 +2,19 @@
 once or, where he wants a preview first, when he applies it; a value refused at once falls back to the engine's with the
 refusal's sentence."""
 
-from collections.abc import Callable, Hashable
+import math
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import streamlit as st
 
 from engine.control import Control
-from engine.knobs import LABELS, UNITS, Knobs
+from engine.knob_words import unit, value_of
+from engine.knobs import LABELS, Knobs
+from engine.policies import known_parameter, parameters, policies, refused_policies
 from engine.snapshot import Snapshot
 from panels import effect, following, preview_box, tab
 from panels.asking import Answer, outcome
@@ -31,8 +35,10 @@ class Knob:
     @property
     def label(self) -> str:
         """The engine's word for it, and the unit where neither the widget nor the hint has it."""
-        unit = UNITS.get(self.name)
-        return LABELS[self.name] if unit in (None, "%", "tok") else f"{LABELS[self.name]}, {unit}"
+        own = known_parameter(self.name)
+        word, shown_in = (own.label if own else LABELS[self.name]), unit(self.name)
+        there = not shown_in or (own is None and shown_in in ("%", "tok"))
+        return word if there else f"{word}, {shown_in}"
 
     @property
     def widget(self) -> str:
@@ -98,10 +104,20 @@ NUMBERS: tuple[tuple[tuple[str, float, float, float], ...], ...] = (
 )
 
 
+@cache
+def known_knobs() -> Mapping[str, Knob]:
+    """With those of the tier policies, each by POLICY.NAME."""
+    own = {
+        name: Knob(name, f"Of the tier policy {name.partition('.')[0]}: {one.low:g} to {one.high:g}.", float, float)
+        for name, one in parameters().items()
+    }
+    return {**KNOBS, **own}
+
+
 def send(control: Control, name: str) -> None:
     """The user has moved one widget: ask for that value, and no other; with a preview first, keep it as a draft."""
-    knob = KNOBS[name]
-    current = getattr(control.snapshot.knobs, name)
+    knob = known_knobs()[name]
+    current = value_of(control.snapshot.knobs, name)
     moved = following.moved(knob.widget)
     if moved is None or moved == knob.to_widget(current):
         # A widget that was just put back sends its own value, which may be rounded; a refusal above it stays.
@@ -122,18 +138,18 @@ def apply(control: Control) -> None:
 
 def discard(control: Control) -> None:
     for name in drafts():
-        following.discard(KNOBS[name].widget, getattr(control.snapshot.knobs, name))
+        following.discard(known_knobs()[name].widget, value_of(control.snapshot.knobs, name))
 
 
 def drafts() -> dict[str, object]:
     """What this tab has moved and not applied, in the engine's units."""
-    held = {name: following.drafted(knob.widget) for name, knob in KNOBS.items()}
+    held = {name: following.drafted(knob.widget) for name, knob in known_knobs().items()}
     return {name: value for name, value in held.items() if value is not None}
 
 
 def shown(control: Control, snapshot: Snapshot) -> Hashable | None:
     """All that `render` draws from; None while a draft's preview is asked for, or an answer is to come."""
-    if not following.settled(knob.widget for knob in KNOBS.values()):
+    if not following.settled(knob.widget for knob in known_knobs().values()):
         return None
     return snapshot.knobs, snapshot.policies, _dtypes(snapshot), snapshot.bands is None, _told(control)
 
@@ -151,9 +167,9 @@ def render(control: Control, snapshot: Snapshot) -> None:
             _widget(
                 control, snapshot, name, st.slider, min_value=5, max_value=100, step=1, format="%d %%", disabled=off
             )
-    policies = tuple(dict.fromkeys((*snapshot.policies, snapshot.knobs.policy)))
     with st.container(gap=None):
-        _choice(control, snapshot, "policy", policies, off)
+        _choice(control, snapshot, "policy", tuple(dict.fromkeys((*snapshot.policies, snapshot.knobs.policy))), off)
+    _of_policy(control, snapshot, off)
     for row in NUMBERS:
         for column, (name, low, high, step) in zip(st.columns(len(row)), row, strict=True):
             with column:
@@ -169,6 +185,22 @@ def render(control: Control, snapshot: Snapshot) -> None:
     else:
         with said:
             _say(control)
+
+
+def _of_policy(control: Control, snapshot: Snapshot, off: bool) -> None:
+    """What the chosen policy does, and its own knobs; also those of one that is not applied yet."""
+    chosen = str(drafts().get("policy", snapshot.knobs.policy))
+    policy = policies().get(chosen)
+    with st.container(gap="xsmall"):
+        for line in (policy.title if policy else "", *refused_policies()):
+            st.markdown(f":small[{plain(line)}]")
+        for one in policy.parameters if policy else ():
+            step = 10.0 ** max(0, math.floor(math.log10(one.default or 1.0)) - 1)
+            with st.container(gap=None):
+                _widget(
+                    control, snapshot, f"{chosen}.{one.name}", st.number_input, min_value=one.low, max_value=one.high,
+                    step=step, format="%g", disabled=off,
+                )  # fmt: skip
 
 
 def _say(control: Control) -> None:
@@ -191,8 +223,8 @@ def _dtypes(snapshot: Snapshot) -> tuple[str, ...]:
 
 def _mark(control: Control, snapshot: Snapshot, name: str) -> None:
     """Beside a draft stands what the engine has."""
-    if following.drafted(KNOBS[name].widget) is not None:
-        engine = plain(in_unit(name, getattr(snapshot.knobs, name)))
+    if following.drafted(known_knobs()[name].widget) is not None:
+        engine = plain(in_unit(name, value_of(snapshot.knobs, name)))
         last = effect.latest(control.events(), name)
         by = effect.by_other(last.author if last else None, tab.author())
         # Not a caption: its faded letters would be too faint in this colour.
@@ -200,8 +232,8 @@ def _mark(control: Control, snapshot: Snapshot, name: str) -> None:
 
 
 def _widget(control: Control, snapshot: Snapshot, name: str, make: Callable[..., Any], **options: Any) -> None:
-    knob = KNOBS[name]
-    key, value = following.follow(knob.widget, getattr(snapshot.knobs, name), snapshot.at)
+    knob = known_knobs()[name]
+    key, value = following.follow(knob.widget, value_of(snapshot.knobs, name), snapshot.at)
     # Until a body has sized its own pool there is none to show.
     shown = None if name == "host_pool_bytes" and not value and snapshot.bands is None else knob.to_widget(value)
     if shown is None:
@@ -212,8 +244,8 @@ def _widget(control: Control, snapshot: Snapshot, name: str, make: Callable[...,
 
 
 def _choice(control: Control, snapshot: Snapshot, name: str, options: tuple[str, ...], off: bool) -> None:
-    knob = KNOBS[name]
-    key, value = following.follow(knob.widget, getattr(snapshot.knobs, name), snapshot.at)
+    knob = known_knobs()[name]
+    key, value = following.follow(knob.widget, value_of(snapshot.knobs, name), snapshot.at)
     common: dict[str, Any] = {
         "key": key,
         "help": knob.hint,
@@ -237,18 +269,18 @@ def _ask(control: Control, changes: dict[str, object]) -> None:
 def _take(control: Control, names: tuple[str, ...], answer: Answer, future: "Future[Knobs]") -> None:
     st.session_state.knobs_note = effect.note(answer, control.events())
     for name in names:
-        widget = KNOBS[name].widget
+        widget = known_knobs()[name].widget
         if answer.tone == "wait":
             following.ask(widget, future)
         elif answer.tone == "good":
-            following.settle(widget, getattr(future.result(), name), control.snapshot.at)
+            following.settle(widget, value_of(future.result(), name), control.snapshot.at)
         else:
-            following.refuse(widget, getattr(control.snapshot.knobs, name))
+            following.refuse(widget, value_of(control.snapshot.knobs, name))
 
 
 def _late_answers(control: Control) -> None:
     late: dict[Future[Knobs], list[str]] = {}
-    for knob in KNOBS.values():
+    for knob in known_knobs().values():
         future = following.answered(knob.widget)
         if future is not None:
             late.setdefault(future, []).append(knob.name)
@@ -258,4 +290,4 @@ def _late_answers(control: Control) -> None:
 
 
 def _labels(names: tuple[str, ...]) -> str:
-    return ", ".join(KNOBS[name].label for name in names)
+    return ", ".join(known_knobs()[name].label for name in names)

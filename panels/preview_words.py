@@ -1,9 +1,9 @@
 """A preview in one line: what a change of knobs would do now."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 
-from engine.knobs import LABELS, UNITS, Knobs, figure
+from engine.knob_words import differing, label, unit, value_of
+from engine.knobs import Knobs, figure
 from engine.preview import Leaver, Preview
 from engine.turn import Tier, TurnId
 from engine.words import counted
@@ -35,19 +35,18 @@ def effects(preview: Preview, agents: Mapping[TurnId, str], average_tokens: int)
 
 def change(old: Knobs, new: Knobs) -> str:
     """'High watermark 60 %, Slots 4'."""
-    names = [f.name for f in fields(Knobs) if getattr(old, f.name) != getattr(new, f.name)]
-    return ", ".join(valued(name, getattr(new, name)) for name in names)
+    return ", ".join(valued(name, value_of(new, name)) for name in differing(old, new))
 
 
 def valued(name: str, value: object) -> str:
     """'High watermark 60 %'; a precision and a policy are known by their values."""
     shown = in_unit(name, value)
-    return shown if name in ("kv_dtype", "policy") else f"{LABELS[name]} {shown}"
+    return shown if name in ("kv_dtype", "policy") else f"{label(name)} {shown}"
 
 
 def in_unit(name: str, value: object) -> str:
     """The value as people read it, with its unit."""
-    return f"{figure(name, value)} {UNITS.get(name, '')}".rstrip()
+    return f"{figure(name, value)} {unit(name)}".rstrip()
 
 
 def who(turns: Sequence[TurnId], agents: Mapping[TurnId, str]) -> str:

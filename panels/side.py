@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.events import Event, EventKind
-from engine.knobs import LABELS
+from engine.knob_words import label
 from engine.snapshot import Snapshot
 from engine.turn import Tier
 from engine.words import counted
@@ -118,7 +118,7 @@ def _group(members: Sequence[Event], scale: Scale) -> dict[str, Any]:
     """`members` newest first. The id is made of the oldest one, so that it stays while others join."""
     newest, oldest = members[0], members[-1]
     nbytes = sum(event.nbytes or 0 for event in members)
-    parts = [f"{LABELS.get(newest.name or '', str(newest.kind))} × {len(members):,}"]
+    parts = [f"{label(newest.name or '') if newest.kind is EventKind.KNOB else newest.kind} × {len(members):,}"]
     if nbytes:
         parts.append(size(scale.kv(nbytes)))
     row = _row(newest, scale)

@@ -8,7 +8,8 @@ from typing import Any
 
 from engine.cards.fields import FIELDS
 from engine.events import Event, EventKind
-from engine.knobs import LABELS, figure
+from engine.knob_words import label
+from engine.knobs import figure
 from engine.live_card import pace_word
 from panels.marks import axis, grounds
 from panels.palette import Palette
@@ -81,7 +82,7 @@ def mark_label(event: Event) -> str:
         case "prefill_chunk":
             return f"chunk {int(value):,}"
         case _:
-            return LABELS.get(event.name or "", "").lower()
+            return label(event.name).lower() if event.name else ""
 
 
 def _card_label(name: str, value: str) -> str:

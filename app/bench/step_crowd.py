@@ -1,5 +1,6 @@
 """Views of many live turns in all phases and tiers, drawn from a seed: what `decide()` is timed on."""
 
+import math
 import random
 import time
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from engine.governor import decide
 from engine.knobs import Knobs
 from engine.turn import Phase, Priority, Tier, TurnId
 from engine.view import MemoryView, TurnView, View
+from engine.waits import KEPT, WaitBook, Waits
 
 COSTS = Costs(5e9, 5e9, 1000.0, 0.02, 0.002)
 NOW = 1000.0
@@ -43,7 +45,15 @@ def crowd(turns: int, case: Case, seed: int) -> View:
     views = tuple(_turn(rng, i, i < case.running) for i in range(turns))
     held = sum(view.blocks for view in views)
     memory = MemoryView(BLOCK, BLOCK_BYTES, held + case.free, case.free, 1 << 32, 1 << 30, BLOCK_BYTES)
-    return View(views, memory, case.evicting)
+    return View(views, memory, case.evicting, waits(seed))
+
+
+def waits(seed: int) -> Waits:
+    """As much as is ever known of the tool: log-normal, p50 0.3 s, p90 13.6 s."""
+    rng = random.Random(seed)
+    book = WaitBook()
+    book.seed(("bash", rng.lognormvariate(math.log(0.3), 2.976)) for _ in range(KEPT))
+    return book.waits
 
 
 def _turn(rng: random.Random, number: int, runs: bool) -> TurnView:

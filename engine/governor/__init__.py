@@ -24,7 +24,7 @@ Rules, numbered as the modules cite them (timing.py holds the constants):
 6. Watermarks, on held blocks plus what rule 4 promised: above the high one parked turns leave until the low one is
    reached; long ones leave above the low one already. No turn changes tier twice within TIER_DWELL_S, save for room
    that foreground, growth or a stall needs; only background waits this out before it comes back, and its slot and room
-   are kept for it meanwhile.
+   are kept for it meanwhile. The policy is asked even without pressure and may move turns that wait on a tool.
 7. Abandoned. Blocked for abandon_after_s a turn is dropped, after FAIL_AFTER times that it fails.
 8. Stall. If nobody runs and the first in line lacks room that neither policy nor time will bring, the longest parked
    turns leave and it starts.

@@ -35,6 +35,7 @@ class Board:
     def __init__(self, view: View, knobs: Knobs, costs: Costs, policy: TierPolicy, now: float) -> None:
         m = view.memory
         self.memory, self.knobs, self.costs, self.policy, self.now = m, knobs, costs, policy, now
+        self.waits = view.waits
         self.block_size, self.total, self.free, self.host_free = (
             m.block_size,
             m.blocks_total,
@@ -93,6 +94,7 @@ class Board:
                 knobs=self.knobs,
                 costs=self.costs,
                 now=self.now,
+                waits=self.waits,
             )
         )
         if relief.wake_at is not None:

@@ -1,6 +1,7 @@
 """Everything the governor measures in time: dwell, quantum, aging, and the order of waiting turns."""
 
 from engine.knobs import Knobs
+from engine.policies.base import TIER_DWELL_S as TIER_DWELL_S
 from engine.turn import Phase, Priority, Tier
 from engine.view import TurnView
 
@@ -13,7 +14,6 @@ _PAUSED, _PREFILL, _BACKGROUND, _HOST, _DROPPED = (
     Tier.DROPPED,
 )
 
-TIER_DWELL_S = 1.0
 STARVE_AFTER_S = 20.0
 FAIL_AFTER = 4.0
 BACKGROUND_SHARE = 0.05

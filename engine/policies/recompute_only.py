@@ -7,13 +7,14 @@ its blocks. vLLM does so when a step finds no block; here the watermarks ask for
 
 from dataclasses import replace
 
-from engine.policies.base import ARRIVAL, ID, PRIORITY, Move, Relief, Situation, leave_in_order
+from engine.policies.base import ARRIVAL, ID, PRIORITY, Move, Parameter, Relief, Situation, leave_in_order
 from engine.view import Drop, Reason, TurnView
 
 
 class RecomputeOnly:
     name = "recompute-only"
     title = "Drop and recompute, latest arrival first (vLLM V1)"
+    parameters: tuple[Parameter, ...] = ()
 
     def relieve(self, situation: Situation) -> Relief:
         need = replace(situation.need, long=0)

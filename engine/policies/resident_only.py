@@ -3,12 +3,13 @@
 Source: the baseline that InferCept (ICML 2024) calls preserve: context stays in the GPU's memory while a tool runs.
 """
 
-from engine.policies.base import Relief, Situation
+from engine.policies.base import Parameter, Relief, Situation
 
 
 class ResidentOnly:
     name = "resident-only"
     title = "Never move; newcomers wait for room"
+    parameters: tuple[Parameter, ...] = ()
 
     def relieve(self, situation: Situation) -> Relief:
         return Relief()

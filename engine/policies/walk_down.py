@@ -5,25 +5,15 @@ copy costs the least beside its recompute.
 Source: swapping and recomputation as two ways out, PagedAttention (SOSP 2023) section 4.5; the order is Parkdeck's own.
 """
 
-from engine.policies.base import Move, Relief, Situation, by_longest, leave_in_order, out_or_drop
-from engine.view import Reason, SwapOut, TurnView
+from engine.policies.base import Exits, Parameter, Relief, Situation, by_longest, leave_in_order
 
 
 class WalkDown:
     name = "walk-down"
     title = "Keep resident, then host pool, then drop; longest first"
+    parameters: tuple[Parameter, ...] = ()
 
     def relieve(self, situation: Situation) -> Relief:
         if situation.need.most <= 0:
             return Relief()
-        memory = situation.memory
-        room = memory.host_free_bytes
-
-        def move(turn: TurnView, reason: Reason) -> Move:
-            nonlocal room
-            way = out_or_drop(turn, reason, memory, room)
-            if isinstance(way, SwapOut):
-                room -= memory.host_bytes(turn.blocks)
-            return way
-
-        return Relief(leave_in_order(by_longest(situation.parked), situation, move))
+        return Relief(leave_in_order(by_longest(situation.parked), situation, Exits(situation.memory).leave))

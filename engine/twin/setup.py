@@ -7,7 +7,7 @@ from engine.cards.profile import CardProfile
 from engine.costs import Costs
 from engine.errors import Refused
 from engine.knobs import Knobs
-from engine.policies import policy_named
+from engine.policies import checked
 from engine.twin_body import TwinConfig, card_knobs
 from engine.workload.script import Workload
 from engine.workload.swarm import checked_agents, checked_speed
@@ -56,9 +56,7 @@ class TwinSetup:
 
     def first_knobs(self) -> Knobs:
         """Raises BadKnob."""
-        knobs = card_knobs(self.card).changed(self.changes)
-        policy_named(knobs.policy)
-        return knobs
+        return checked(card_knobs(self.card).changed(self.changes))
 
     @property
     def host_bytes(self) -> int | None:

@@ -77,6 +77,9 @@ def test_a_table_for_people_says_that_it_is_modelled() -> None:
         (("--set", "max_running=many"), "Slots cannot be 'many'"),
         (("--set", "policy=nope"), "policy 'nope' is not known"),
         (("--set", "kv_dtype=fp32"), "choose fp16 or q8"),
+        (("--set", "ttl.samples=1"), "Samples until tau is learnt of ttl 1 is outside 8 to 256"),
+        (("--set", "ttl.samples=many"), "cannot be 'many'"),
+        (("--set", "ttl.margin=1"), "there is no knob 'ttl.margin'"),
         (("--set", "host_pool_bytes=much"), "is no size"),
         (("--slots", "3", "--set", "max_running=3"), "say the same twice"),
     ],
@@ -93,6 +96,7 @@ def test_knobs_as_they_are_typed() -> None:
     assert knob_of("host_pool_bytes=24GB") == ("host_pool_bytes", 24 * 10**9)
     assert knob_of("low_watermark=0.8") == ("low_watermark", 0.8)
     assert knob_of("kv_dtype=q8") == ("kv_dtype", KVDtype.Q8)
+    assert knob_of("swap-on-block.margin=3") == ("swap-on-block.margin", 3.0)
     with pytest.raises(BadKnob):
         knob_of("changed=3")
     with pytest.raises(Refused):

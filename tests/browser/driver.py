@@ -110,7 +110,8 @@ def _wait_until_up(app: App, wait_s: float) -> None:
 def choose(page: Page, label: str, option: str | re.Pattern[str]) -> None:
     """From a select box. The page has come to rest under it first: a list closes where its page scrolls, and the event
     of a scroll comes a frame after it."""
-    opens = page.get_by_role("combobox", name=label, exact=True).locator("xpath=following-sibling::button[@aria-label='Open']")
+    field = page.get_by_role("combobox", name=label, exact=True)
+    opens = field.locator("xpath=following-sibling::button[@aria-label='Open']")
     opens.scroll_into_view_if_needed()
     page.evaluate("() => new Promise((over) => requestAnimationFrame(() => requestAnimationFrame(over)))")
     opens.click()

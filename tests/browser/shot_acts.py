@@ -39,6 +39,13 @@ def refused_knob(page: Page) -> None:
     expect(page.get_by_text("the low one must not be higher")).to_be_visible()
 
 
+def choose_policy(page: Page) -> None:
+    """One with a knob of its own."""
+    page.get_by_role("combobox", name="Tier policy").locator("xpath=following-sibling::button").click()
+    page.get_by_role("option", name="swap-on-block").click()
+    expect(page.get_by_role("spinbutton", name="Margin, x")).to_be_visible()
+
+
 def undo(page: Page) -> None:
     page.locator(".effect .undo").click()
     expect(page.locator(".effect .told")).to_contain_text("Undone")

@@ -55,6 +55,7 @@ def _looks() -> list[Shot]:
         Shot("preview-draft", "full", act=acts.draft),
         Shot("preview-refused", "full", act=acts.refused_draft),
         Shot("refused-knob", "running", act=acts.refused_knob),
+        Shot("policy-knobs", "running", act=acts.choose_policy),
         Shot("effect-growing", "growing"),
         Shot("effect-done", "done"),
         Shot("effect-noise", "noise"),

@@ -14,6 +14,7 @@ from engine.governor.timing import aged_in, in_quantum, place
 from engine.knobs import Knobs
 from engine.turn import Phase, Priority, Tier, TurnId
 from engine.view import Decision, Drop, Fail, MemoryView, Preempt, Reason, Start, SwapIn, SwapOut, TurnView, View
+from engine.waits import WaitBook
 
 COSTS = Costs(5e9, 5e9, 1000.0, 0.02, 0.002)
 BLOCK = 16
@@ -91,6 +92,7 @@ class Simulator:
     turns: dict[TurnId, SimTurn] = field(default_factory=dict)
     active: dict[TurnId, SimTurn] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    book: WaitBook = field(default_factory=WaitBook)
 
     def __post_init__(self) -> None:
         self.arena_bytes = self.blocks * self.block_bytes
@@ -124,7 +126,7 @@ class Simulator:
 
     def view(self) -> View:
         memory = MemoryView(BLOCK, self.block_bytes, self.total, self.free, self.host_bytes, self.host_free, UNIT)
-        return View(tuple(t.view() for t in self.live), memory, self.evicting)
+        return View(tuple(t.view() for t in self.live), memory, self.evicting, self.book.waits)
 
     def need(self, turn: SimTurn) -> int:
         return min(-(-(turn.tokens + 1) // BLOCK) + 1, self.total)
@@ -147,12 +149,14 @@ class Simulator:
         if turn.live and turn.phase is not Phase.BLOCKED:
             self._phase(turn, Phase.BLOCKED)
             turn.tool = tool
+            self.book.began(turn.id, tool, COSTS.round_trip_s(turn.blocks * self.block_bytes))
 
     def unblock(self, turn: SimTurn, result: int = 0, generate: int = 8, tool: str | None = None) -> None:
         if turn.phase is not Phase.BLOCKED or -(-(turn.tokens + result + 1) // BLOCK) > self.total:
             return
         turn.tokens += result
         turn.left, turn.tool_next, turn.tool = generate, tool, None
+        self.book.ended(turn.id, self.now - turn.phase_since, self.now, here=turn.tier is Tier.RESIDENT)
         self._phase(turn, Phase.PAUSED if turn.held else Phase.WAITING)
 
     def cancel(self, turn: SimTurn) -> None:
@@ -272,6 +276,7 @@ class Simulator:
             self._check_return(turn)
         if turn.phase is Phase.PAUSED and turn.preemptions:
             turn.resumed_at = self.now
+        self.book.started(turn.id, self.now)
         self._phase(turn, Phase.DECODE if turn.tokens - turn.kv == 1 else Phase.PREFILL)
 
     def _run(self, decision: Decision) -> None:
@@ -328,6 +333,7 @@ class Simulator:
 
     def _end(self, turn: SimTurn, phase: Phase) -> None:
         self._phase(turn, phase)
+        self.book.over(turn.id)
         del self.active[turn.id]
         turn.tier, turn.kv, turn.blocks, turn.host_bytes = Tier.NONE, 0, 0, 0
 
@@ -432,4 +438,6 @@ def put(sim: Simulator, tokens: int, priority: Priority, phase: Phase, **state: 
     turn.phase, turn.tier, turn.kv, turn.blocks = phase, Tier.RESIDENT, tokens - 1, -(-(tokens - 1) // BLOCK)
     for name, value in state.items():
         setattr(turn, name, value)
+    if phase is Phase.BLOCKED:
+        sim.book.began(turn.id, turn.tool or "bash", 0.0)
     return turn

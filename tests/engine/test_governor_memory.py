@@ -4,12 +4,13 @@ import pytest
 
 from engine.errors import BadKnob
 from engine.governor import FAIL_AFTER, decide
+from engine.policies import policies
 from engine.turn import Phase, Priority, Tier
 from engine.view import Drop, Fail, Preempt, Reason, Start, SwapIn, SwapOut
 from tests.engine.simulator import BLOCK, COSTS, SimTurn, Simulator, knobs, put
 
 FG, BG = Priority.FOREGROUND, Priority.BACKGROUND
-POLICIES = ["walk-down", "recompute-only", "resident-only"]
+POLICIES = list(policies())
 
 
 def add(sim: Simulator, prompt: int, generate: int, priority: Priority = BG, tool: str | None = None) -> SimTurn:
@@ -97,7 +98,7 @@ def test_whole_context_is_reserved_not_the_first_chunk() -> None:
 # -- growth -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["walk-down", "recompute-only"])
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "resident-only"])
 def test_growth_moves_parked_turns_then_preempts_background_then_the_latest_foreground(policy: str) -> None:
     sim = Simulator(blocks=24, host_blocks=50, knobs=knobs(policy=policy, prefill_chunk=256))
     parked = add(sim, 80, 1, tool="bash")

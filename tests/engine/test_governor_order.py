@@ -3,6 +3,7 @@
 import pytest
 
 from engine.governor import STARVE_AFTER_S
+from engine.policies import policies
 from engine.turn import Phase, Priority, Tier
 from engine.view import Preempt, Reason, Start
 from tests.engine.simulator import SimTurn, Simulator, knobs, put
@@ -103,7 +104,7 @@ def test_a_moved_turn_keeps_its_slot_free_while_it_dwells() -> None:
 
 
 @pytest.mark.parametrize("slots", [1, 3])
-@pytest.mark.parametrize("policy", ["walk-down", "recompute-only"])
+@pytest.mark.parametrize("policy", [name for name in policies() if name != "resident-only"])
 def test_background_gets_its_minimum_share_under_foreground_without_end(slots: int, policy: str) -> None:
     """A starving turn takes the next slot that comes free and keeps it for its prefill, the quantum and a share of its
     wait."""

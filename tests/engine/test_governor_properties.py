@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 
 from engine.governor import STARVE_AFTER_S
 from engine.knobs import Knobs
+from engine.policies import policies
 from engine.turn import Phase, Priority
 from tests.engine.simulator import BLOCK, Simulator
 
 FG, BG = Priority.FOREGROUND, Priority.BACKGROUND
-POLICIES = st.sampled_from(["walk-down", "recompute-only", "resident-only"])
+POLICIES = st.sampled_from(list(policies()))
+PARAMETERS = st.sampled_from(
+    [(), (("swap-on-block.margin", 0.0),), (("min-waste.overlap", 100.0),), (("ttl.samples", 8.0),)]
+)
 FRACTIONS = st.sampled_from([0.05, 0.4, 0.7, 0.9, 1.0])
 bounded = settings(max_examples=120)
 
@@ -33,6 +37,7 @@ def some_knobs(draw: st.DrawFn) -> Knobs:
         min_quantum_s=draw(st.sampled_from([0.0, 0.25, 3.0])),
         prefill_chunk=draw(st.sampled_from([16, 64, 256])),
         abandon_after_s=draw(st.sampled_from([0.5, 10.0, 900.0])),
+        parameters=draw(PARAMETERS),
     )
 
 

@@ -10,6 +10,7 @@ from engine.backends.base import Moved, StepPlan, StepResult
 from engine.backends.torch.backend import TorchBackend
 from engine.errors import Refused
 from engine.events import EventKind
+from engine.policies import policies
 from engine.turn import Phase, TurnId
 from tests.engine.lab import Lab
 
@@ -83,7 +84,7 @@ class Watched(Lab):
 
 @settings(max_examples=150)
 @given(
-    st.sampled_from(["walk-down", "recompute-only", "resident-only"]),
+    st.sampled_from(list(policies())),
     st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 4)), max_size=50),
 )
 def test_what_is_booked_is_what_was_counted_and_moved(policy: str, script: list[tuple[str, int]]) -> None:

@@ -15,8 +15,10 @@ from engine.errors import ModelError, Refused, UnknownTurn
 from engine.events import Event, EventKind, MoveCost
 from engine.geometry import KVDtype, KVGeometry
 from engine.history import Paid, Span
-from engine.knobs import Knobs, change
+from engine.knob_words import change, value_of
+from engine.knobs import Knobs
 from engine.models.loaded import ServedModel
+from engine.policies import checked, policies
 from engine.preview import Preview
 from engine.snapshot import (
     Bands,
@@ -114,7 +116,7 @@ class FakeControl:
             utc=self.start_utc + self.at,
             step=int(self.at * 20), model="modelled: 9B at Q4_K_M" if self.modelled else self.model_name,
             backend="twin" if self.modelled else "torch", knobs=self.knobs,
-            policies=("recompute-only", "resident-only", "walk-down"), startup=self.startup, error=self.error,
+            policies=tuple(policies()), startup=self.startup, error=self.error,
             ran_before=self.ran_before,
         )  # fmt: skip
         if self.state in (HostState.STARTING, HostState.FAILED, HostState.STOPPED):
@@ -186,12 +188,12 @@ class FakeControl:
         self.calls.append(("set_knobs", dict(changes), author))
         future: Future[Knobs] = Future()
         try:
-            changed = self.knobs.changed(changes)
+            changed = checked(self.knobs.changed(changes))
         except Refused as refusal:
             future.set_exception(refusal)
             return future
         for name in changes:
-            old, new = getattr(self.knobs, name), getattr(changed, name)
+            old, new = value_of(self.knobs, name), value_of(changed, name)
             if old != new:
                 told: dict[str, Any] = {"author": author, "name": name, "old": str(old), "new": str(new)}
                 told["seconds"] = 0.038 if name == "kv_dtype" else 0.0
@@ -204,7 +206,7 @@ class FakeControl:
         self.calls.append(("preview", dict(changes)))
         future: Future[Preview] = Future()
         try:
-            future.set_result(preview_of(self.snapshot, self.knobs.changed(changes), GEOMETRY))
+            future.set_result(preview_of(self.snapshot, checked(self.knobs.changed(changes)), GEOMETRY))
         except Refused as refusal:
             future.set_exception(refusal)
         return future

@@ -262,3 +262,35 @@ class Slow(FakeControl):
     def set_knobs(self, changes: Any, author: str = "api") -> "Future[Any]":
         self.answer = Future()
         return self.answer
+
+
+def test_the_chosen_policys_own_knobs_stand_below_it_and_go_with_it() -> None:
+    control = FakeControl(at=10.0)
+    tab = open_tab(control)
+    assert not [w for w in tab.get("number_input") if "swap-on-block" in str(w.key)]
+    widget(tab, "selectbox", "policy").set_value("swap-on-block").run()
+    assert any("outlasts the copy" in said.value for said in tab.markdown)
+    margin = widget(tab, "number_input", "swap-on-block.margin")
+    assert (margin.label, margin.value, margin.min, margin.max) == ("Margin, x", 2.0, 0.0, 1000.0)
+    control.advance(1.0)
+    margin.set_value(3.5).run()
+    assert not tab.exception
+    assert sent(control)[-1] == {"swap-on-block.margin": 3.5}
+    assert line(tab) == "Margin of swap-on-block 2 → 3.5 x"
+    assert widget(tab, "number_input", "swap-on-block.margin").value == 3.5
+    widget(tab, "selectbox", "policy").set_value("resident-only").run()
+    assert not tab.exception
+    assert not [w for w in tab.get("number_input") if "swap-on-block" in str(w.key)]
+
+
+def test_a_draft_of_a_policy_shows_its_knobs_and_both_are_one_change() -> None:
+    control = FakeControl(at=10.0)
+    tab = open_tab(control)
+    tab.get("button_group")[0].set_value("preview first").run()
+    widget(tab, "selectbox", "policy").set_value("min-waste").run()
+    widget(tab, "number_input", "min-waste.overlap").set_value(50.0).run()
+    assert sent(control) == []
+    tab.button(key="knobs_apply").click().run()
+    assert not tab.exception
+    assert sent(control) == [{"policy": "min-waste", "min-waste.overlap": 50.0}]
+    assert control.knobs.parameters == (("min-waste.overlap", 50.0),)

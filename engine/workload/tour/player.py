@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.control import Control
 from engine.errors import ParkdeckError
-from engine.knobs import change
+from engine.knob_words import change
 from engine.snapshot import HostState
 from engine.words import counted
 from engine.workload.tour.cast import AUTHOR

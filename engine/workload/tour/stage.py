@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from engine.control import Control
 from engine.errors import ParkdeckError
 from engine.events import Event, EventKind
-from engine.knobs import Knobs, change
+from engine.knob_words import change
+from engine.knobs import Knobs
 from engine.snapshot import Counters, Snapshot, TurnRow
 from engine.turn import Phase, Tier
 from engine.words import counted, mib, took

@@ -43,9 +43,12 @@ def situation(need: Need, host_blocks: int = 1000) -> Situation:
     return Situation(TURNS, (), need, memory, Knobs(long_turn_tokens=300), COSTS, 9.0)
 
 
-def test_the_three_are_there_and_the_default_is_one_of_them() -> None:
-    assert list(policies()) == ["walk-down", "recompute-only", "resident-only"]
-    assert Knobs().policy in policies()
+NAMES = ["walk-down", "swap-on-block", "min-waste", "ttl", "recompute-only", "resident-only"]
+
+
+def test_all_are_there_and_the_default_is_the_first() -> None:
+    assert list(policies()) == NAMES
+    assert Knobs().policy == NAMES[0]
     assert all(policy_named(name).name == name and policy_named(name).title for name in policies())
     with pytest.raises(BadKnob, match="resident-only"):
         policy_named("lru")

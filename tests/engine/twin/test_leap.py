@@ -44,6 +44,9 @@ def setups(draw: st.DrawFn) -> TwinSetup:
         "prefill_chunk": draw(st.sampled_from((16, 64, 256))),
         "abandon_after_s": draw(st.sampled_from((0.5, 3.0, 900.0))),
         "host_pool_bytes": draw(st.sampled_from((0, 100 << 20, 10 << 30))),
+        "swap-on-block.margin": draw(st.sampled_from((0.0, 2.0, 40.0))),
+        "min-waste.overlap": draw(st.sampled_from((0.0, 90.0))),
+        "ttl.samples": draw(st.sampled_from((8.0, 100.0))),
     }
     seed = draw(st.integers(0, 10_000))
     foreground = draw(st.sampled_from((0.0, 0.3, 1.0)))
