@@ -15,6 +15,9 @@ of 8 slots on the mean; their prefills hold each other up (a chunk of 256 tokens
 people's, with few tools: played in simulated time b is 0.53, 0.58 and 0.63 at 12, 15 and 20 tok/s per slot. A turn
 grows to about p + k a + (k + 1) o = 1,020 tokens and holds 769 over its life: the stand-in's average turn of 768.
 `long-context`: k = 7, p = 1,300, a = 50, o = 50 grows to about 2,050 tokens; b is 0.55, 0.59 and 0.64 with 12 agents.
+`tool-loops`: k = 6, p = 520, a = 130, o = 34: much context and a short answer at each call (in TraceLab's published
+samples a context is 17 and 100 times its answer on the median, here about 30 times), a person waiting for every third
+agent. A turn grows to about 1,540 tokens.
 
 Waits are drawn by strata (one from each n-th part of the distribution, in seeded order), so that a small file has the
 quantiles of the distribution and b does not hang on luck.
@@ -92,7 +95,18 @@ LONG_CONTEXT = WorkloadRecipe(
         Recipe("person", 1, Priority.FOREGROUND, 8, prompt=280, appended=30, output=45, calls=(0, 2), think_s=12.0),
     ),
 )
-SHIPPED = {"swarm.jsonl": SWARM, "long-context.jsonl": LONG_CONTEXT}
+TOOL_LOOPS = WorkloadRecipe(
+    "tool-loops",
+    "Coding agents with short answers between many tool calls; a person waits for every third one",
+    seed=4265,
+    agents_nominal=24,
+    arrivals_s=4.0,
+    parts=(
+        Recipe("coder", 16, Priority.BACKGROUND, 6, prompt=520, appended=130, output=34, calls=(4, 8), think_s=1.0),
+        Recipe("paired", 8, Priority.FOREGROUND, 6, prompt=520, appended=130, output=34, calls=(4, 8), think_s=4.0),
+    ),
+)
+SHIPPED = {"swarm.jsonl": SWARM, "long-context.jsonl": LONG_CONTEXT, "tool-loops.jsonl": TOOL_LOOPS}
 
 
 def generate(recipe: WorkloadRecipe, scale: float = STANDIN_SCALE) -> Workload:
