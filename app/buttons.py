@@ -5,6 +5,7 @@ import threading
 from app.measuring import Measuring
 from engine.errors import Refused
 from engine.words import counted
+from engine.workload.script import Workload
 from engine.workload.swarm import Swarm
 from engine.workload.tour.state import TourState
 from engine.workload.tour.tour import Tour
@@ -38,6 +39,9 @@ class SwarmButtons:
         else:
             note = "The swarm is stopped."
         return SwarmState(status.running, status.agents, status.speed, status.workload, note)
+
+    def workload(self) -> Workload:
+        return self._swarm.workload
 
     def start(self, author: str) -> str:
         _check_no_tour(self._tour)

@@ -71,6 +71,7 @@ class Deck:
         self._calibration = MeasuringButtons(self._measuring, tour, alone)
         self._buttons = SwarmButtons(self._swarm, self._measuring, tour)
         self._grids = GridRunner()
+        self._comparisons = GridRunner()
         self._hardware = HardwareReader()
         self._schedule: Schedule | None = None
         self._lifecycle = threading.Lock()
@@ -94,6 +95,7 @@ class Deck:
             if self._schedule is None:
                 return
             self._grids.close()
+            self._comparisons.close()
             self._measuring.close()
             self._tour.end()
             self._swarm.stop()
@@ -129,6 +131,10 @@ class Deck:
     @property
     def grids(self) -> GridRunner:
         return self._grids
+
+    @property
+    def comparisons(self) -> GridRunner:
+        return self._comparisons
 
     @property
     def tour(self) -> TourButtons:

@@ -11,9 +11,8 @@ from engine.costs import Costs
 from engine.knobs import Knobs
 from engine.turn import AVERAGE_TURN_TOKENS
 from engine.twin.setup import TwinSetup
-from engine.workload.pace import pace_for
 from engine.workload.readers import load_workload
-from engine.workload.resize import average_tokens, first_rounds, sized, work_s
+from engine.workload.resize import average_tokens, first_rounds, sized, stretched
 from engine.workload.script import AgentScript, Workload
 from engine.workload.swarm import checked_agents
 
@@ -99,11 +98,5 @@ def load_of(name: str | None, agents: int, extent: Extent) -> Load:
 
 
 def on_card(load: Load, here: Costs, card: Costs, mean_context: float) -> Workload:
-    """The load with turns as long as the card is made for. Tools take as much longer or shorter as the work does, so
-    that engine and tools keep their proportion; `here`: the costs that it is played at."""
-    longer = mean_context / average_tokens(load.workload)
-    workload = sized(load.workload, longer, 1.0)
-    scale = load.workload.scale
-    work = work_s(workload, card) / work_s(load.workload, here)
-    # The player divides times by the pace that it finds.
-    return sized(workload, 1.0, work * pace_for(card, scale) / pace_for(here, scale))
+    """The load with turns as long as the card is made for; `here`: the costs that it is played at."""
+    return stretched(load.workload, mean_context / average_tokens(load.workload), here, card)

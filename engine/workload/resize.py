@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from engine.costs import Costs
+from engine.workload.pace import pace_for
 from engine.workload.script import AgentScript, Round, ScriptedTurn, Workload
 
 SLOTS = 8
@@ -21,6 +22,15 @@ def sized(workload: Workload, tokens: float, times: float) -> Workload:
     """Every prompt, tool's result and output times `tokens`, rounded to at least one; every arrival, think time and
     tool's wait times `times`."""
     return replace(workload, agents=tuple(_sized(agent, tokens, times) for agent in workload.agents))
+
+
+def stretched(workload: Workload, tokens: float, here: Costs, there: Costs) -> Workload:
+    """Turns `tokens` times as long for an engine of other costs. Arrivals, think times and tools' waits take as much
+    longer or shorter as the work does, so that engine and tools keep their proportion. `here`: the costs of the engine
+    that plays it as it is; both find their own pace."""
+    longer = sized(workload, tokens, 1.0)
+    work = work_s(longer, there) / work_s(workload, here)
+    return sized(longer, 1.0, work * pace_for(there, workload.scale) / pace_for(here, workload.scale))
 
 
 def average_tokens(workload: Workload) -> float:

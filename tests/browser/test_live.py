@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
+from engine.policies import policies
 from tests.browser.driver import App, running_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -34,11 +35,11 @@ def page(app: App, chrome: Browser) -> Iterator[Page]:
     opened.close()
 
 
-def open_page(app: App, chrome: Browser) -> Page:
+def open_page(app: App, chrome: Browser, address: str = "") -> Page:
     context = chrome.new_context(viewport={"width": 1440, "height": 1300}, accept_downloads=True)
     context.set_default_timeout(SOON_MS)
     opened = context.new_page()
-    opened.goto(app.url)
+    opened.goto(f"{app.url}{address}")
     return opened
 
 
@@ -168,6 +169,30 @@ def test_the_policy_changes(page: Page) -> None:
     page.get_by_role("combobox", name="Tier policy").locator("xpath=following-sibling::button").click()
     page.get_by_role("option", name="recompute-only").click()
     wait_until(page, lambda: "recompute-only" in events(page), "the event of the policy")
+
+
+def test_all_policies_are_compared_and_one_is_put_in_force(page: Page, app: App, chrome: Browser) -> None:
+    other = open_page(app, chrome, "/policies")
+    expect(other.get_by_role("heading", name="In this session")).to_contain_text("measured")
+    other.get_by_role("button", name="Compare policies").click()
+    expect(other.get_by_role("progressbar")).to_be_visible()
+    expect(other.get_by_text("of computing")).to_be_visible()
+    texts = "() => document.querySelector('.parkdeck-plot').data.map((trace) => trace.text).flat()"
+    drawn = other.evaluate(texts)
+    assert len(drawn) == 4 * len(policies())
+    assert all(re.search(r"\d", text) for text in drawn)
+    rows = other.get_by_test_id("stLayoutWrapper").filter(has=other.get_by_role("button", name="Apply"))
+    walk_down = rows.filter(has_text="walk-down").last
+    walk_down.get_by_role("button", name="Apply").click()
+    expect(other.get_by_text("walk-down is in force.")).to_be_visible()
+    expect(walk_down.get_by_text("in force", exact=True)).to_be_visible()
+    expect(walk_down.get_by_role("button", name="Apply")).to_be_disabled()
+    expect(rows.filter(has_text="recompute-only").last).to_contain_text(re.compile(r"in force [\d.]+ (s|min)"))
+    expect(page.get_by_role("combobox", name="Tier policy")).to_have_value("walk-down", timeout=SOON_MS)
+    recompute_only = rows.filter(has_text="recompute-only").last
+    recompute_only.get_by_role("button", name="Apply").click()
+    expect(other.get_by_text("recompute-only is in force.")).to_be_visible()
+    other.close()
 
 
 def test_a_refused_host_pool_says_so_and_nothing_changes(page: Page) -> None:
