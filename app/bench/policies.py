@@ -33,7 +33,7 @@ def run(bench: Bench) -> None:
     """A row per policy, measured; beside a peer a row per scheduling of it; a row per policy, modelled."""
     _check(bench)
     load = load_of(bench.words.get("workload"), round(bench.options.get("agents", AGENTS)), DEPTHS[bench.depth])
-    bench.say("loading the model")
+    bench.say(f"{load.words}; loading the model")
     body = quiet_body(arena_tokens=load.arena_tokens, backend=bench.backend)
     try:
         bench.say("warming up")
@@ -56,7 +56,7 @@ def _check(bench: Bench) -> None:
 
 
 def _measured(bench: Bench, load: Load, body: Body, policy: str) -> TwinSummary:
-    bench.say(f"{policy}: {load.words}")
+    bench.say(f"{policy}, measured")
     summary = real(load.setup(policy), body)
     body.backend.check_integrity()
     memory = body.backend.memory()
@@ -87,7 +87,7 @@ def _modelled(bench: Bench, load: Load, body: Body) -> dict[str, TwinSummary]:
     workload = on_card(load, body.costs, modelled_costs(card, TwinConfig()), card.mean_context.amount)
     found = {}
     for policy in policies():
-        bench.say(f"{policy}: the twin of {card.name}")
+        bench.say(f"{policy}, modelled on {card.name}")
         found[policy] = simulate(
             TwinSetup(card, workload, knobs=(("policy", policy),), agents=load.agents, seed=load.seed)
         )
