@@ -19,7 +19,7 @@ HEADS = {
     "swapped": "Moved, out and back",
     "recomputed": "Recomputed",
 }
-MARGIN = {"l": 20, "r": 18, "t": 84, "b": 14}
+MARGIN = {"l": 20, "r": 18, "t": 72, "b": 14}
 ROW, GAP = 40, 0.025
 WRITTEN = 1.5
 """Room right of the longest bar, which its figure takes, as a factor."""
@@ -81,6 +81,8 @@ def sentence(shown: Comparison) -> str:
             if (figure := shown.figure(index, metric)) is not None
         ]
         if not there:
+            if metric is TTFT and any(o is not None and o.result is not None for o in shown.outcomes):
+                said.append(f"{metric.title}: n/a, as no agent among them is foreground")
             continue
         (least, first), (most, last) = min(there), max(there)
         spread = (

@@ -18,7 +18,7 @@ from panels.pulse import drawn
 KEY = "policies_rows"
 REFRESH_S = 2.0
 SAID = "policies_applied"
-WIDTHS = (2.2, 2.2, 0.7)
+WIDTHS = (2.8, 2.0, 0.7)
 
 
 def shown(deck: DeckView | None) -> Hashable | None:
@@ -77,7 +77,7 @@ def _row(deck: DeckView | None, policy: TierPolicy, outcome: Outcome | None) -> 
         with what, st.container(gap=None):
             badge = " &nbsp; :green-badge[in force]" if in_force else ""
             st.markdown(f"**{plain(policy.name)}**{badge}  \n{plain(said.title)}")
-            st.caption(plain(said.fits), help=f"Source: {plain(said.source)}" if said.source else None)
+            st.caption(plain(said.fits) + (f"  \nSource: {plain(said.source)}" if said.source else ""))
         with measured, st.container(gap=None):
             st.markdown(plain(measured_words(outcome)) if live is not None or outcome is not None else ":gray[n/a]")
             _answer(policy.name)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.outcomes import Outcome
@@ -35,6 +36,11 @@ def described(policy: TierPolicy) -> Described:
     return Described(policy.title, fits[:1].upper() + fits[1:], _first(source))
 
 
+def _unbroken(parts: Sequence[str]) -> str:
+    """Lines end between two parts alone."""
+    return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
+
+
 def _first(text: str) -> str:
     """The first sentence."""
     return re.split(r"(?<=[\w)\"])\.\s+(?=[A-Za-z])", text, maxsplit=1)[0].rstrip(".")
@@ -59,8 +65,8 @@ def measured_words(outcome: Outcome | None) -> str:
     if outcome is None:
         return "not in force in this session"
     if outcome.measured_s <= 0:
-        return f"in force {seconds(outcome.in_force_s)} · nothing measured yet"
-    return " · ".join(
+        return _unbroken((f"in force {seconds(outcome.in_force_s)}", "nothing measured yet"))
+    return _unbroken(
         (
             f"in force {seconds(outcome.in_force_s)}",
             f"TTFT p95 {seconds(outcome.ttft_foreground_p95_s)}",

@@ -19,14 +19,14 @@ from engine.errors import Refused
 from engine.policies import policies
 from engine.twin.setup import TwinSetup, TwinSummary
 from engine.twin.simulate import modelled_costs, simulate
-from engine.twin_body import TwinConfig
+from engine.twin_body import TwinConfig, chosen_preset
 
 BASE = "recompute-only"
 """What the others are held against: what an engine without a second tier does."""
 AGENTS = 24
 MIB = 1 << 20
 HALF = 0.5
-HERE = "measured, this machine"
+MEASURED, MODELLED = "measured", "modelled"
 
 
 def run(bench: Bench) -> None:
@@ -107,12 +107,12 @@ def report(
     modelled: dict[str, TwinSummary],
 ) -> None:
     for name, summary in measured.items():
-        bench.row(where=HERE, policy=name, **_cells(summary, measured[BASE]))
+        bench.row(figures=MEASURED, policy=name, **_cells(summary, measured[BASE]))
     for scheduling, one in theirs.items():
-        bench.row(where=HERE, policy=f"{one.title} {scheduling}", **one.cells(measured[BASE].makespan_s))
+        bench.row(figures=MEASURED, policy=f"{one.title} {scheduling}", **one.cells(measured[BASE].makespan_s))
     card = load_card(DEFAULT_CARD)
     for name, summary in modelled.items():
-        bench.row(where=f"modelled, {card.name}", policy=name, **_cells(summary, modelled[BASE]))
+        bench.row(figures=MODELLED, policy=name, **_cells(summary, modelled[BASE]))
     best, best_modelled = best_of(measured), best_of(modelled)
     _against_base(bench, best, measured)
     if theirs:
@@ -120,11 +120,14 @@ def report(
     said, base = _ratios(modelled[best_modelled], modelled[BASE]), f"{BASE}'s"
     bench.note(
         f"{load.words}. A run is timed from the first submit to the last token, behind a warm-up; all policies on one "
-        f"engine, each with an empty arena of {load.arena_tokens:,} tokens and a host pool of six times that."
+        f"engine, each with an empty arena of {load.arena_tokens:,} tokens and a host pool of six times that. TTFT is "
+        f"of the foreground, base {BASE}; prefilled are all prompt tokens that were computed, recomputed those of them "
+        "that had been before; slots are those busy on the mean."
     )
     bench.note(
-        f"Modelled, not measured: on {card.name} the twin has {best_modelled} at {said[0]:.2f} of {base} makespan and "
-        f"{said[1]:.2f} of its foreground TTFT p95, the same agents with turns as long as that card is made for."
+        f"Modelled, not measured: on {card.name}, model shape {chosen_preset(card, None).name}, the twin has "
+        f"{best_modelled} at {said[0]:.2f} of {base} makespan and {said[1]:.2f} of its foreground TTFT p95, for the "
+        "same agents with turns as long as that card is made for."
     )
 
 
@@ -161,20 +164,18 @@ def prefilled(summary: TwinSummary) -> int:
 
 
 def _cells(summary: TwinSummary, base: TwinSummary) -> dict[str, Cell]:
-    makespan, ttft = _ratios(summary, base)
     return {
         "makespan_s": _rounded(summary.makespan_s),
-        "of_base": round(makespan, 3),
-        "fg_TTFT_p50_s": _rounded(summary.ttft_foreground_p50_s, 3),
-        "fg_TTFT_p95_s": _rounded(summary.ttft_foreground_p95_s, 3),
-        "p95_of_base": round(ttft, 3),
-        "fg_TTFT_p99_s": _rounded(summary.ttft_foreground_p99_s, 3),
+        "of_base": round(_over(summary.makespan_s, base.makespan_s), 3),
+        "TTFT_p50_s": _rounded(summary.ttft_foreground_p50_s, 3),
+        "TTFT_p95_s": _rounded(summary.ttft_foreground_p95_s, 3),
+        "TTFT_p99_s": _rounded(summary.ttft_foreground_p99_s, 3),
         "ITL_p99_s": _rounded(summary.itl_p99_s, 3),
-        "recomputed_tokens": summary.recomputed_tokens,
-        "prefilled_tokens": prefilled(summary),
+        "recomputed": summary.recomputed_tokens,
+        "prefilled": prefilled(summary),
         "moved_MiB": round(summary.swapped_bytes / MIB, 1),
-        "preemptions": summary.preemptions,
-        "busy_slots": _rounded(summary.busy_slots),
+        "preempted": summary.preemptions,
+        "slots": _rounded(summary.busy_slots),
         "b": _rounded(summary.blocked_fraction),
     }
 

@@ -48,11 +48,11 @@ class Played:
         return {
             "makespan_s": round(self.makespan_s, 2),
             "of_base": round(self.makespan_s / base_s, 3) if base_s else None,
-            "fg_TTFT_p50_s": round(self.ttft(0.5), 3),
-            "fg_TTFT_p95_s": round(self.ttft(0.95), 3),
-            "fg_TTFT_p99_s": round(self.ttft(0.99), 3),
-            "prefilled_tokens": self.prefilled,
-            "preemptions": self.preemptions,
+            "TTFT_p50_s": round(self.ttft(0.5), 3),
+            "TTFT_p95_s": round(self.ttft(0.95), 3),
+            "TTFT_p99_s": round(self.ttft(0.99), 3),
+            "prefilled": self.prefilled,
+            "preempted": self.preemptions,
         }
 
 

@@ -89,8 +89,8 @@ def test_every_policy_is_played_alike_and_ends(runs: dict[str, TwinSummary]) -> 
 
 def test_a_row_for_each_policy_measured_and_modelled(runs: dict[str, TwinSummary], load: Load) -> None:
     bench = reported(runs, load)
-    assert [(row["where"], row["policy"]) for row in bench.rows] == [
-        (where, name) for where in ("measured, this machine", f"modelled, {CARD.name}") for name in policies()
+    assert [(row["figures"], row["policy"]) for row in bench.rows] == [
+        (kind, name) for kind in ("measured", "modelled") for name in policies()
     ]
     assert [target.name.partition(":")[0] for target in bench.targets] == ["makespan", "foreground TTFT p95"]
     assert any(note.startswith("Modelled, not measured: ") for note in bench.notes)

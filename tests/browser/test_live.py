@@ -187,7 +187,7 @@ def test_all_policies_are_compared_and_one_is_put_in_force(page: Page, app: App,
     expect(other.get_by_text("walk-down is in force.")).to_be_visible()
     expect(walk_down.get_by_text("in force", exact=True)).to_be_visible()
     expect(walk_down.get_by_role("button", name="Apply")).to_be_disabled()
-    expect(rows.filter(has_text="recompute-only").last).to_contain_text(re.compile(r"in force [\d.]+ (s|min)"))
+    expect(rows.filter(has_text="recompute-only").last).to_contain_text(re.compile(r"in force\s[\d.]+\s(s|min)"))
     expect(page.get_by_role("combobox", name="Tier policy")).to_have_value("walk-down", timeout=SOON_MS)
     recompute_only = rows.filter(has_text="recompute-only").last
     recompute_only.get_by_role("button", name="Apply").click()

@@ -31,6 +31,10 @@ SUMMARY = simulate(small_setup(arena_tokens=700))
 COUNT = len(policies())
 
 
+def spaced(text: str) -> str:
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
 def came(makespan_s: float, **figures: object) -> Outcome:
     return Outcome(CellResult(replace(SUMMARY, makespan_s=makespan_s, **figures), ()))  # type: ignore[arg-type]
 
@@ -70,6 +74,8 @@ def test_the_sentence_names_the_best_and_the_worst() -> None:
     )
     same = [came(50.0, ttft_foreground_p95_s=1.0)] * COUNT
     assert "Makespan: the least is 50.0 s with every policy that is there" in sentence(Comparison(GRID, same))
+    none = [came(50.0, ttft_foreground_p95_s=None)] * COUNT
+    assert "Foreground TTFT p95: n/a, as no agent among them is foreground." in sentence(Comparison(GRID, none))
 
 
 def test_how_it_ended_is_said() -> None:
@@ -100,8 +106,8 @@ def test_what_came_of_a_policy_in_words_and_as_csv() -> None:
     samples = [at(0.0, 0), at(10.0, 500), at(20.0, 900, swaps_out=1, swap_out_bytes=1 << 20, recomputed_tokens=64)]
     first, second = outcomes("b", [policy_change(10.0, "a", "b")], samples, 21.0)
     assert measured_words(None) == "not in force in this session"
-    assert measured_words(replace(first, measured_s=0.0)) == "in force 10.0 s · nothing measured yet"
-    assert measured_words(second) == (
+    assert spaced(measured_words(replace(first, measured_s=0.0))) == "in force 10.0 s · nothing measured yet"
+    assert spaced(measured_words(second)) == (
         "in force 11.0 s · TTFT p95 n/a · 40.0 tok/s · 1 swap, 1.00 MiB · 64 tok recomputed"
     )
     rows = list(csv.reader(io.StringIO(as_csv((first, second), "s-1", "measured").decode())))
