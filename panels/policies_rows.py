@@ -63,8 +63,8 @@ def _head(deck: DeckView | None) -> None:
         st.caption("No engine runs, so none is in force and none can be applied.")
     else:
         st.caption(
-            "What each policy came to while it was in force. The agents' work differs from span to span: compare like "
-            "with like by the bars above."
+            "What each policy came to while it was in force; TTFT is the foreground's. The agents' work differs from "
+            "span to span: the twin alone compares like with like."
         )
 
 
