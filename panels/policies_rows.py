@@ -14,6 +14,7 @@ from panels.deck_view import DeckView
 from panels.plain import plain
 from panels.policies_words import described, measured_words
 from panels.pulse import drawn
+from panels.units import MISSING
 
 KEY = "policies_rows"
 REFRESH_S = 2.0
@@ -79,7 +80,8 @@ def _row(deck: DeckView | None, policy: TierPolicy, outcome: Outcome | None) -> 
             st.markdown(f"**{plain(policy.name)}**{badge}  \n{plain(said.title)}")
             st.caption(plain(said.fits) + (f"  \nSource: {plain(said.source)}" if said.source else ""))
         with measured, st.container(gap=None):
-            st.markdown(plain(measured_words(outcome)) if live is not None or outcome is not None else ":gray[n/a]")
+            lines = measured_words(outcome) if live is not None or outcome is not None else (MISSING,)
+            st.markdown("  \n".join(map(plain, lines)))
             _answer(policy.name)
         with act:
             st.button(

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.outcomes import Outcome
@@ -36,11 +35,6 @@ def described(policy: TierPolicy) -> Described:
     return Described(policy.title, fits[:1].upper() + fits[1:], _first(source))
 
 
-def _unbroken(parts: Sequence[str]) -> str:
-    """Lines end between two parts alone."""
-    return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
-
-
 def _first(text: str) -> str:
     """The first sentence."""
     return re.split(r"(?<=[\w)\"])\.\s+(?=[A-Za-z])", text, maxsplit=1)[0].rstrip(".")
@@ -60,18 +54,16 @@ def of_what(grid: Grid) -> str:
     )
 
 
-def measured_words(outcome: Outcome | None) -> str:
-    """What a policy came to in this session."""
+def measured_words(outcome: Outcome | None) -> tuple[str, ...]:
+    """What a policy came to in this session, line by line."""
     if outcome is None:
-        return "not in force in this session"
+        return ("not in force in this session",)
+    in_force = f"in force {seconds(outcome.in_force_s)}"
     if outcome.measured_s <= 0:
-        return _unbroken((f"in force {seconds(outcome.in_force_s)}", "nothing measured yet"))
-    return _unbroken(
-        (
-            f"in force {seconds(outcome.in_force_s)}",
-            f"TTFT p95 {seconds(outcome.ttft_foreground_p95_s)}",
-            rate(outcome.tokens_per_s),
-            f"{counted(outcome.swaps, 'swap')}, {size(outcome.swapped_bytes)}",
-            f"{count(outcome.recomputed_tokens)} tok recomputed",
-        )
+        return in_force, "nothing measured yet"
+    return (
+        f"{in_force} · {rate(outcome.tokens_per_s)}",
+        f"TTFT p95 {seconds(outcome.ttft_foreground_p95_s)}",
+        f"{counted(outcome.swaps, 'swap')}, {size(outcome.swapped_bytes)}",
+        f"{count(outcome.recomputed_tokens)} tok recomputed",
     )

@@ -31,10 +31,6 @@ SUMMARY = simulate(small_setup(arena_tokens=700))
 COUNT = len(policies())
 
 
-def spaced(text: str) -> str:
-    return text.replace("\N{NO-BREAK SPACE}", " ")
-
-
 def came(makespan_s: float, **figures: object) -> Outcome:
     return Outcome(CellResult(replace(SUMMARY, makespan_s=makespan_s, **figures), ()))  # type: ignore[arg-type]
 
@@ -105,11 +101,11 @@ def test_what_all_are_compared_on() -> None:
 def test_what_came_of_a_policy_in_words_and_as_csv() -> None:
     samples = [at(0.0, 0), at(10.0, 500), at(20.0, 900, swaps_out=1, swap_out_bytes=1 << 20, recomputed_tokens=64)]
     first, second = outcomes("b", [policy_change(10.0, "a", "b")], samples, 21.0)
-    assert measured_words(None) == "not in force in this session"
-    assert spaced(measured_words(replace(first, measured_s=0.0))) == "in force 10.0 s · nothing measured yet"
-    assert spaced(measured_words(second)) == (
-        "in force 11.0 s · TTFT p95 n/a · 40.0 tok/s · 1 swap, 1.00 MiB · 64 tok recomputed"
-    )
+    assert measured_words(None) == ("not in force in this session",)
+    assert measured_words(replace(first, measured_s=0.0)) == ("in force 10.0 s", "nothing measured yet")
+    assert measured_words(second) == (
+        "in force 11.0 s · 40.0 tok/s", "TTFT p95 n/a", "1 swap, 1.00 MiB", "64 tok recomputed",
+    )  # fmt: skip
     rows = list(csv.reader(io.StringIO(as_csv((first, second), "s-1", "measured").decode())))
     assert rows[:2] == [["session", "s-1"], ["figures", "measured"]]
     assert rows[3][:3] == ["policy", "in_force_s", "measured_s"]
