@@ -73,7 +73,7 @@ def _row(deck: DeckView | None, policy: TierPolicy, outcome: Outcome | None) -> 
     live = policies_asked.serving(deck)
     in_force = live is not None and live.knobs.policy == policy.name
     said = described(policy)
-    with st.container(border=True):
+    with st.container(border=True, key=f"policies_row_{policy.name}"):
         what, measured, act = st.columns(WIDTHS, gap="medium", vertical_alignment="center")
         with what, st.container(gap=None):
             badge = " &nbsp; :green-badge[in force]" if in_force else ""
