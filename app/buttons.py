@@ -48,6 +48,9 @@ class SwarmButtons:
             note = "The swarm is stopped."
         return SwarmState(status.running, status.agents, status.speed, status.workload, note)
 
+    def workload(self) -> Workload:
+        return self._swarm.workload
+
     def start(self, author: str) -> str:
         _check_no_tour(self._tour)
         self._swarm.start(author)

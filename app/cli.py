@@ -225,8 +225,18 @@ def bench(
     backend: BackendOption = "torch",
     minutes: Annotated[float | None, typer.Option("--minutes", min=0.2, max=1440, help="memory: for so long.")] = None,
     turns: Annotated[int | None, typer.Option("--turns", min=1, max=256, help="memory: live turns.")] = None,
-    against: Annotated[str | None, typer.Option("--against", help="throughput: beside vllm or llamacpp.")] = None,
-    peer_python: Annotated[str | None, typer.Option("--peer-python", help="throughput: the peer's Python.")] = None,
+    agents: Annotated[
+        int | None, typer.Option("--agents", min=1, max=256, help="policies: how many take turns.")
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option("--workload", help="policies: a shipped one's name, or a file.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", help="throughput: beside vllm or llamacpp; policies: vllm.")
+    ] = None,
+    peer_python: Annotated[
+        str | None, typer.Option("--peer-python", help="throughput, policies: the peer's Python.")
+    ] = None,
 ) -> None:
     """Measure one promise: exit status 0 all targets met, 1 one missed, 2 it could not run."""
     from engine.kernels.threads import configure_threads
@@ -240,9 +250,9 @@ def bench(
     if name is None:
         typer.echo("\n".join(known))
         return
-    asked = {"minutes": minutes, "turns": turns}
+    asked = {"minutes": minutes, "turns": turns, "agents": agents}
     own = {option: float(value) for option, value in asked.items() if value is not None}
-    told_in_words = {"against": against, "peer-python": peer_python}
+    told_in_words = {"workload": workload, "against": against, "peer-python": peer_python}
     words = {option: value for option, value in told_in_words.items() if value is not None}
     depth: Depth = "quick" if quick else "full" if full else "default"
     asked_for = Bench(name, depth, backend or "torch", own, words)

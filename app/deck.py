@@ -74,6 +74,7 @@ class Deck:
         chosen = self._config.workload is not None
         self._twin = TwinButtons(self._host, self._swarm, chosen=chosen, agents=self._config.agents)
         self._grids = GridRunner()
+        self._comparisons = GridRunner()
         self._hardware = HardwareReader()
         self._schedule: Schedule | None = None
         self._lifecycle = threading.Lock()
@@ -99,6 +100,7 @@ class Deck:
             if self._schedule is None:
                 return
             self._grids.close()
+            self._comparisons.close()
             self._measuring.close()
             self._tour.end()
             self._swarm.stop()
@@ -143,6 +145,10 @@ class Deck:
     @property
     def grids(self) -> GridRunner:
         return self._grids
+
+    @property
+    def comparisons(self) -> GridRunner:
+        return self._comparisons
 
     @property
     def tour(self) -> TourButtons:

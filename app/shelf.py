@@ -14,6 +14,7 @@ T = TypeVar("T")
 NAME = "_parkdeck_shelf"
 DECK = "deck"
 GRIDS = "grids"
+COMPARISONS = "comparisons"
 _SHELF = sys.modules.setdefault(NAME, ModuleType(NAME))
 _LOCK: threading.Lock = _SHELF.__dict__.setdefault("__lock__", threading.Lock())
 

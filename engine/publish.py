@@ -123,6 +123,7 @@ class Publisher:
             rates=snapshot.rates,
             itl=self._core.stats.new_latencies(),
             paused_fit=snapshot.paused_fit,
+            ttft_counts=self._core.stats.foreground_counts(),
         )
         self._store.add(sample)
         self._on_sample(sample)

@@ -204,7 +204,8 @@ class Rates:
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One point of the charts and one row of samples.csv. `itl`: the inter-token latencies since the sample before, as
-    Stats counts them; `paused_fit` as in the snapshot."""
+    Stats counts them; `paused_fit` as in the snapshot; `ttft_counts`: foreground TTFT since the start, by the classes
+    of engine/histogram.py."""
 
     at: float
     utc: float
@@ -221,6 +222,7 @@ class Sample:
     rates: Rates
     itl: tuple[tuple[float, int], ...] = ()
     paused_fit: int | None = None
+    ttft_counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 
+from engine.histogram import CLASSES, place_of
 from engine.snapshot import Rates
 from engine.turn import Priority
 
@@ -57,6 +58,7 @@ class Stats:
         self._prefill = _WindowSum(RATE_WINDOW_S)
         self._ttft: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._ttft_foreground: deque[float] = deque(maxlen=LATENCIES_KEPT)
+        self._ttft_counts = [0] * CLASSES
         self._itl: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._itl_new: dict[float, int] = {}
         self._cut_at = started_at
@@ -72,6 +74,11 @@ class Stats:
         self._ttft.append(seconds)
         if priority is Priority.FOREGROUND:
             self._ttft_foreground.append(seconds)
+            self._ttft_counts[place_of(seconds)] += 1
+
+    def foreground_counts(self) -> tuple[int, ...]:
+        """Foreground TTFT since the start, by the classes of engine/histogram.py."""
+        return tuple(self._ttft_counts)
 
     def next_token(self, at: float, seconds: float) -> None:
         """Between two tokens of a turn that kept its slot in between; the second came at `at`."""

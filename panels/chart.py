@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from panels.components import file_name
 
-PageName = Literal["live", "blocked", "planner", "prices", "what-if", "calibration"]
+PageName = Literal["live", "blocked", "planner", "prices", "policies", "what-if", "calibration"]
 Column = dict[str, Any]
 Cell = str | float | None
 

@@ -10,6 +10,7 @@ from engine.telemetry.hardware import HardwareSample
 from engine.twin.grid import Grid
 from engine.twin.grid_run import GridState
 from engine.twin.setup import TwinSetup
+from engine.workload.script import Workload
 from engine.workload.tour.state import TourState
 
 TableName = Literal["timeline", "samples", "events"]
@@ -32,6 +33,10 @@ class SwarmControl(Protocol):
     for the event."""
 
     def state(self) -> SwarmState: ...
+    def workload(self) -> Workload:
+        """What its agents play, also while it is stopped."""
+        ...
+
     def start(self, author: str) -> str: ...
     def stop(self, author: str) -> str: ...
     def set_agents(self, agents: int, author: str) -> str: ...
@@ -106,6 +111,11 @@ class DeckView(Protocol):
     def calibration(self) -> CalibrationControl: ...
     @property
     def grids(self) -> GridControl: ...
+    @property
+    def comparisons(self) -> GridControl:
+        """Of all policies: they and the grids go on beside each other."""
+        ...
+
     def next_tab(self) -> str:
         """The name of a tab that is being opened: 'tab 1', 'tab 2'. From any thread."""
         ...

@@ -14,6 +14,7 @@ Run = Callable[["Bench"], None]
 HELPERS = frozenset({"report", "rig"})
 OPTIONS: Mapping[str, frozenset[str]] = {
     "memory": frozenset({"minutes", "turns"}),
+    "policies": frozenset({"agents", "workload", "against", "peer-python"}),
     "throughput": frozenset({"against", "peer-python"}),
 }
 """What a bench takes beside what all take."""

@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from app.pages import blocked, live, planner, prices, whatif
+from app.pages import blocked, live, planner, policies, prices, whatif
 from panels.assets import ASSETS
 from panels.deck_view import NO_ENGINE, DeckView
 
@@ -27,6 +27,7 @@ def run(deck: DeckView | None) -> None:
         st.Page(partial(blocked.page, deck), title="Blocked", icon=":material/hourglass_top:", url_path="blocked"),
         st.Page(partial(planner.page, deck), title="Planner", icon=":material/straighten:", url_path="planner"),
         st.Page(partial(prices.page, deck), title="Prices", icon=":material/payments:", url_path="prices"),
+        st.Page(partial(policies.page, deck), title="Policies", icon=":material/compare_arrows:", url_path="policies"),
         st.Page(partial(whatif.page, deck), title="What-if", icon=":material/grid_on:", url_path="what-if"),
     ]
     st.navigation(pages, position="top").run()

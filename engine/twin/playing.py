@@ -44,6 +44,7 @@ class Playing:
         self._began = clock.now()
         self._ended_at: float | None = None
         self._leapt = 0
+        self._busy_s = self._seen_s = 0.0
         self._session = f"{datetime.fromtimestamp(clock.utc(self._began), UTC):%Y%m%dT%H%M%S}Z-{name}"
         session = Session(
             name=self._session,
@@ -100,6 +101,7 @@ class Playing:
             ttft_p95_s=stats.ttft_quantile(0.95),
             ttft_foreground_p50_s=stats.ttft_quantile(0.5, foreground),
             ttft_foreground_p95_s=stats.ttft_quantile(0.95, foreground),
+            ttft_foreground_p99_s=stats.ttft_quantile(0.99, foreground),
             itl_p50_s=stats.itl_quantile(0.5),
             itl_p99_s=stats.itl_quantile(0.99),
             prompt_tokens=counters.prompt_tokens,
@@ -113,6 +115,7 @@ class Playing:
             recomputed_tokens=counters.recomputed_tokens,
             stalls=counters.stalls,
             blocked_fraction=status.blocked_fraction,
+            busy_slots=self._busy_s / self._seen_s if self._seen_s else None,
             peak_kv_bytes=peak_kv_bytes,
             steps=core.step,
             leapt=self._leapt,
@@ -124,5 +127,9 @@ class Playing:
         return self._latest
 
     def _published(self, snapshot: Snapshot) -> None:
+        before = self._latest
+        if before is not None and before.bands is not None:
+            self._busy_s += before.bands.turns.running * (snapshot.at - before.at)
+            self._seen_s += snapshot.at - before.at
         self._latest = snapshot
         self._heard(snapshot)

@@ -68,8 +68,8 @@ class TwinSetup:
 class TwinSummary:
     """All modelled but `wall_s`. `virtual_s`: how long it ran; `makespan_s`: until the last turn ended, None where the
     agents would have gone on. Latencies over all tokens of the run, seconds, None without any. `swapped_bytes`: out and
-    back. `peak_kv_bytes`: the most that turns held in the arena. `steps`: of the engine; `leapt`: those of them for
-    which the governor need not be asked."""
+    back. `busy_slots`: turns that had a slot, on the mean over the run. `peak_kv_bytes`: the most that turns held in
+    the arena. `steps`: of the engine; `leapt`: those of them for which the governor need not be asked."""
 
     session: str
     title: str
@@ -83,6 +83,7 @@ class TwinSummary:
     ttft_p95_s: float | None
     ttft_foreground_p50_s: float | None
     ttft_foreground_p95_s: float | None
+    ttft_foreground_p99_s: float | None
     itl_p50_s: float | None
     itl_p99_s: float | None
     prompt_tokens: int
@@ -96,6 +97,7 @@ class TwinSummary:
     recomputed_tokens: int
     stalls: int
     blocked_fraction: float | None
+    busy_slots: float | None
     peak_kv_bytes: int
     steps: int
     leapt: int

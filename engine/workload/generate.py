@@ -18,6 +18,9 @@ grows to about p + k a + (k + 1) o = 1,020 tokens and holds 769 over its life: t
 `full-card`: k = 19, p = 5,000, a = 50, o = 70 grows to about 7,300 tokens and holds 6k over its life, which is the
 VRAM-ceiling study's turn; its times are the card's own (scale 1). Alone b is 0.6; twenty agents keep the card's eight
 slots full and ask for twice the memory that it has.
+`tool-loops`: k = 6, p = 520, a = 130, o = 34: much context and a short answer at each call (in TraceLab's published
+samples a context is 17 and 100 times its answer on the median, here about 30 times), a person waiting for every third
+agent. A turn grows to about 1,540 tokens.
 
 Waits are drawn by strata (one from each n-th part of the distribution, in seeded order), so that a small file has the
 quantiles of the distribution and b does not hang on luck.
@@ -96,6 +99,17 @@ LONG_CONTEXT = WorkloadRecipe(
         Recipe("person", 1, Priority.FOREGROUND, 8, prompt=280, appended=30, output=45, calls=(0, 2), think_s=12.0),
     ),
 )
+TOOL_LOOPS = WorkloadRecipe(
+    "tool-loops",
+    "Coding agents with short answers between many tool calls; a person waits for every third one",
+    seed=4265,
+    agents_nominal=24,
+    arrivals_s=4.0,
+    parts=(
+        Recipe("coder", 16, Priority.BACKGROUND, 6, prompt=520, appended=130, output=34, calls=(4, 8), think_s=1.0),
+        Recipe("paired", 8, Priority.FOREGROUND, 6, prompt=520, appended=130, output=34, calls=(4, 8), think_s=4.0),
+    ),
+)
 FULL_CARD = WorkloadRecipe(
     "full-card",
     "Agents of about 6k tokens each: eight fill an RX 9070 XT, and what is paused goes over",
@@ -108,7 +122,12 @@ FULL_CARD = WorkloadRecipe(
     ),
     scale=1.0,
 )
-SHIPPED = {"swarm.jsonl": SWARM, "long-context.jsonl": LONG_CONTEXT, "full-card.jsonl": FULL_CARD}
+SHIPPED = {
+    "swarm.jsonl": SWARM,
+    "long-context.jsonl": LONG_CONTEXT,
+    "tool-loops.jsonl": TOOL_LOOPS,
+    "full-card.jsonl": FULL_CARD,
+}
 
 
 def generate(recipe: WorkloadRecipe, scale: float | None = None) -> Workload:

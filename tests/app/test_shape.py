@@ -59,6 +59,14 @@ def whatif_script() -> None:
     whatif.page(st.session_state["deck"])
 
 
+def policies_script() -> None:
+    import streamlit as st
+
+    from app.pages import policies
+
+    policies.page(st.session_state["deck"])
+
+
 def shape(node: Any, at: tuple[int, ...] = ()) -> Shape:
     """Kind by place: 'element', or what kind of container."""
     children = getattr(node, "children", None)
@@ -160,7 +168,7 @@ def test_the_blocked_page_keeps_its_shape_in_every_state_of_the_engine() -> None
         tab.look("no engine")
 
 
-@pytest.mark.parametrize("script", [planner_script, prices_script, whatif_script])
+@pytest.mark.parametrize("script", [planner_script, prices_script, policies_script, whatif_script])
 def test_the_paper_pages_keep_their_shape_with_and_without_an_engine_and_while_measuring(
     script: Callable[[], None],
 ) -> None:
@@ -184,7 +192,7 @@ def test_the_paper_pages_keep_their_shape_with_and_without_an_engine_and_while_m
         tab.look(host)
 
 
-@pytest.mark.parametrize("script", [planner_script, prices_script, whatif_script])
+@pytest.mark.parametrize("script", [planner_script, prices_script, policies_script, whatif_script])
 def test_the_paper_pages_keep_their_shape_whatever_is_typed_and_chosen(script: Callable[[], None]) -> None:
     tab = Watched(script, SCENES["running"]())
     tab.look("at first")

@@ -103,6 +103,19 @@ def run_grid(page: Page) -> None:
     expect(page.locator(".parkdeck-plot .main-svg").nth(8)).to_be_attached()
 
 
+def compare_policies(page: Page) -> None:
+    """All of them on the twin, done."""
+    page.get_by_role("button", name="Compare policies").click()
+    expect(page.get_by_text("of computing")).to_be_visible(timeout=GRID_MS)
+
+
+def apply_policy(page: Page) -> None:
+    """The second one, in force."""
+    compare_policies(page)
+    page.get_by_role("button", name="Apply").nth(1).click()
+    expect(page.get_by_text("is in force.")).to_be_visible()
+
+
 def bad_axis(page: Page) -> None:
     field = page.get_by_role("textbox", name="Slots: values")
     field.fill("4, many")

@@ -69,7 +69,7 @@ def _looks() -> list[Shot]:
 
 
 def _paper() -> list[Shot]:
-    """Blocked, Planner, Prices and What-if."""
+    """Blocked, Planner, Prices, Policies and What-if."""
     ready = (CHART, FIGURES)
     shots = [
         *(Shot(name, scene, "blocked", ready=(CHART, TILES)) for name, scene in BLOCKED.items()),
@@ -88,6 +88,13 @@ def _paper() -> list[Shot]:
         Shot("what-if-run", "running", "what-if", ready=("text=Press Run grid",), act=acts.run_grid),
         Shot("what-if-bad-field", "running", "what-if", ready=("text=Press Run grid",), act=acts.bad_axis),
         Shot("what-if-no-engine", NO_ENGINE, "what-if", ready=("text=Press Run grid",)),
+        Shot("policies", "running", "policies", ready=("text=Press Compare policies",)),
+        Shot(
+            "policies-compared", "full", "policies", ready=("text=Press Compare policies",), act=acts.compare_policies
+        ),
+        Shot("policies-applied", "running", "policies", ready=("text=Press Compare policies",), act=acts.apply_policy),
+        Shot("policies-no-engine", NO_ENGINE, "policies", ready=("text=Press Compare policies",)),
+        Shot("policies-twin", "twin", "policies", ready=("text=Press Compare policies",)),
         Shot("prices-measuring", "measuring", "prices", ready=ready),
     ]
     # Streamlit asks below a page's address first, then above it.

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
+from engine.policies import policies
 from tests.browser.driver import App, choose, running_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -34,11 +35,11 @@ def page(app: App, chrome: Browser) -> Iterator[Page]:
     opened.close()
 
 
-def open_page(app: App, chrome: Browser) -> Page:
+def open_page(app: App, chrome: Browser, address: str = "") -> Page:
     context = chrome.new_context(viewport={"width": 1440, "height": 1300}, accept_downloads=True)
     context.set_default_timeout(SOON_MS)
     opened = context.new_page()
-    opened.goto(app.url)
+    opened.goto(f"{app.url}{address}")
     return opened
 
 
@@ -167,6 +168,31 @@ def test_a_preview_stands_there_before_a_change_that_only_apply_makes(page: Page
 def test_the_policy_changes(page: Page) -> None:
     choose(page, "Tier policy", "recompute-only")
     wait_until(page, lambda: "recompute-only" in events(page), "the event of the policy")
+
+
+def test_all_policies_are_compared_and_one_is_put_in_force(page: Page, app: App, chrome: Browser) -> None:
+    other = open_page(app, chrome, "/policies")
+    expect(other.get_by_role("heading", name="In this session")).to_contain_text("measured")
+    other.get_by_role("button", name="Compare policies").click()
+    expect(other.get_by_role("progressbar")).to_be_visible()
+    expect(other.get_by_text("of computing")).to_be_visible()
+    texts = "() => document.querySelector('.parkdeck-plot').data.map((trace) => trace.text).flat()"
+    drawn = other.evaluate(texts)
+    assert len(drawn) == 4 * len(policies())
+    # None of the six agents is foreground, so there is no TTFT.
+    assert drawn[len(policies()) : 2 * len(policies())] == ["n/a"] * len(policies())
+    assert all(re.search(r"\d", text) for text in drawn if text != "n/a")
+    for name in ("resident-only", "recompute-only"):
+        row = other.locator(f".st-key-policies_row_{name}")
+        button = row.get_by_role("button", name="Apply")
+        button.click()
+        expect(other.get_by_text(f"{name} is in force.")).to_be_visible()
+        expect(row.get_by_text("in force", exact=True)).to_be_visible()
+        expect(button).to_be_disabled()
+        expect(page.get_by_role("combobox", name="Tier policy")).to_have_value(name, timeout=SOON_MS)
+    measured = other.locator(".st-key-policies_row_resident-only")
+    expect(measured).to_contain_text(re.compile(r"in force\s[\d.]+\s(s|ms)"))
+    other.close()
 
 
 def test_a_refused_host_pool_says_so_and_nothing_changes(page: Page) -> None:

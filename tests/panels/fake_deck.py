@@ -8,6 +8,8 @@ from engine.errors import Refused
 from engine.snapshot import CardScale, HostState, ModelledCard, Startup
 from engine.telemetry.hardware import HardwareSample
 from engine.twin.grid_run import GridRunner
+from engine.workload.readers import load_workload
+from engine.workload.script import Workload
 from engine.workload.tour.state import TourState
 from panels.deck_view import CalibrationState, SwarmState
 from tests.panels.fake_control import MODELLED, FakeControl
@@ -25,6 +27,9 @@ class FakeSwarm:
 
     def state(self) -> SwarmState:
         return self.now
+
+    def workload(self) -> Workload:
+        return load_workload(self.now.workload)
 
     def start(self, author: str) -> str:
         self.authors.append(author)
@@ -162,6 +167,7 @@ class FakeDeck:
     calibration: FakeCalibration = field(default_factory=FakeCalibration)
     tour: FakeTour = field(default_factory=FakeTour)
     grids: GridRunner = field(default_factory=GridRunner)
+    comparisons: GridRunner = field(default_factory=GridRunner)
     reading: HardwareSample | None = field(
         default_factory=lambda: HardwareSample(
             1.0,
