@@ -54,7 +54,11 @@ def as_csv(found: Sequence[Outcome], session: str, basis: str) -> bytes:
 def apply(deck: DeckView, name: str, author: str) -> Answer:
     """Asks the live engine for the policy."""
     answer = asking.outcome(deck.control.set_knobs({"policy": name}, author=author), f"Policy {name}")
-    return Answer(f"{name} is in force.") if answer.tone == "good" else answer
+    return _applied(name) if answer.tone == "good" else answer
+
+
+def _applied(name: str) -> Answer:
+    return Answer(f"{name} is in force.")
 
 
 def _head(deck: DeckView | None) -> None:
@@ -82,7 +86,7 @@ def _row(deck: DeckView | None, policy: TierPolicy, outcome: Outcome | None) -> 
         with measured, st.container(gap=None):
             lines = measured_words(outcome) if live is not None or outcome is not None else (MISSING,)
             st.markdown("  \n".join(map(plain, lines)))
-            _answer(policy.name)
+            _answer(policy.name, in_force)
         with act:
             st.button(
                 "Apply", key=f"policies_apply_{policy.name}", width="stretch", disabled=live is None or in_force,
@@ -91,11 +95,12 @@ def _row(deck: DeckView | None, policy: TierPolicy, outcome: Outcome | None) -> 
             )  # fmt: skip
 
 
-def _answer(name: str) -> None:
-    """What this tab's last Apply came to, at the policy that it was asked for."""
+def _answer(name: str, in_force: bool) -> None:
+    """What this tab's last Apply came to, at the policy that it was asked for; one that was waited for comes true."""
     asked_for, answer = st.session_state.get(SAID, ("", None))
     place = st.container()
     if asked_for == name and answer is not None:
+        answer = _applied(name) if in_force else answer
         ink = {"good": "green", "bad": "red", "wait": "orange"}[answer.tone]
         place.markdown(f":{ink}[{plain(answer.text)}]")
 
