@@ -71,4 +71,4 @@ def _knobs(card: CardProfile, live: Snapshot, longer: float) -> dict[str, object
     own = {name: getattr(knobs, name) for name in LABELS}
     host = round(knobs.host_pool_bytes / live.bands.arena * card.kv_budget_bytes)
     long = max(1, round(knobs.long_turn_tokens * longer))
-    return own | {"host_pool_bytes": host, "long_turn_tokens": long}
+    return own | dict(knobs.parameters) | {"host_pool_bytes": host, "long_turn_tokens": long}
