@@ -24,6 +24,7 @@ def set_card(core: Core, changes: Mapping[str, object], author: str) -> Modelled
     at = core.clock.now()
     for change in asked:
         live.put(change)
+        core.land()
         core.costs = live.costs(core.costs, change)
         core.event(
             EventKind.CARD, author, change.text, name=change.name, old=str(change.old), new=str(change.new), at=at

@@ -174,6 +174,8 @@ class Commands:
         now = core.clock.now()
         core.ledger.close_all_intervals(now)
         took: dict[str, tuple[float, int | None]] = {}
+        if new.host_pool_bytes != old.host_pool_bytes or new.kv_dtype is not old.kv_dtype:
+            core.settle()
         if new.host_pool_bytes != old.host_pool_bytes:
             took["host_pool_bytes"] = resize(core, new.host_pool_bytes, author), None
         if new.kv_dtype is not old.kv_dtype:

@@ -1,6 +1,7 @@
 """One token boundary: decide, carry the actions out, step, take in what came. The middle of a turn's way from arrival
 to last token; the host calls `tick` until there is nothing to do."""
 
+import math
 from dataclasses import dataclass
 
 from engine.backends.base import StepPlan, StepResult, TurnStep
@@ -12,6 +13,9 @@ from engine.ledger import LiveTurn
 from engine.turn import Finish, Phase, Tier
 from engine.view import Action, Drop, Fail, Preempt, Reason, Stall, Start, SwapIn, SwapOut
 from engine.words import counted, mib
+
+LANDING_S = 2e-3
+"""While nobody runs, copies under way are looked after so often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class Loop:
     def tick(self) -> Ticked:
         """A whole boundary and, if anything may run, one step of the backend."""
         core = self._core
+        core.land()
         now = core.clock.now()
         decision = decide(core.ledger.view(core.evicting), core.knobs, core.costs, now)
         core.evicting = decision.evicting
@@ -57,7 +62,10 @@ class Loop:
         if plan.work:
             self._step()
         acted = bool(plan.work or decision.actions)
-        return Ticked(acted, decision.wake_at, None if plan.work else self._stall)
+        wake_at = decision.wake_at
+        if core.copying and not plan.work:
+            wake_at = min(now + LANDING_S, math.inf if wake_at is None else wake_at)
+        return Ticked(acted, wake_at, None if plan.work else self._stall)
 
     def follow(self, plan: StepPlan) -> Ticked:
         """A boundary at which the governor is known to decide nothing and to plan this."""
@@ -66,7 +74,9 @@ class Loop:
         return Ticked(True, None, None)
 
     def _step(self) -> None:
-        self._take_in(self._core.backend.step(self._plan))
+        result = self._core.backend.step(self._plan)
+        self._core.land()
+        self._take_in(result)
         self._core.step += 1
 
     # -- actions ----------------------------------------------------------------------------------------------------
@@ -87,8 +97,8 @@ class Loop:
                 core.drop(turn, now, reason)
                 if reason is Reason.ABANDONED:
                     core.count(abandoned=1)
-            case SwapIn():
-                core.swap_in(turn, now)
+            case SwapIn(ahead=ahead):
+                core.swap_in(turn, now, ahead)
             case Start():
                 self._start(turn, now)
             case Fail(message=message):
@@ -104,6 +114,7 @@ class Loop:
         if turn.phase is Phase.PAUSED and turn.preemptions:
             turn.resumed_at = now
             core.event(EventKind.RESUME, "governor", f"{turn.agent} has its slot back", turn)
+        turn.ahead = False
         pending = len(turn.tokens) - held.kv_tokens
         core.ledger.move(turn, now, phase=Phase.DECODE if pending == 1 else Phase.PREFILL)
 

@@ -120,7 +120,10 @@ class SwapOut:
 
 @dataclass(frozen=True, slots=True)
 class SwapIn:
+    """Bring the host copy back; the turn's start follows, unless it comes `ahead` of its slot."""
+
     turn: TurnId
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
