@@ -107,9 +107,9 @@ class DeviceMemory:
     """Bytes as they are on the device. `device_used` is the device's own reading for all processes (None: no sensor);
     `arena_bytes` is the whole arena, `blocks_*` count at the present precision, and blocks whose copy to the host is
     still under way count as free: who is promised them gets them when it has ended. Host figures are of the pinned
-    pool: copies occupy whole units of `host_unit_bytes`, `host_asked_bytes` was asked for, `host_total_bytes` is usable,
-    `host_held_bytes` the system has really given (on CPU pages are committed at first touch), None where a backend
-    cannot tell."""
+    pool: copies occupy whole units of `host_unit_bytes`, `host_asked_bytes` was asked for, `host_total_bytes` is
+    usable, `host_held_bytes` the system has really given (on CPU pages are committed at first touch), None where a
+    backend cannot tell."""
 
     weights_bytes: int
     runtime_bytes: int

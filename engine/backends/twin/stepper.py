@@ -11,7 +11,6 @@ from engine.backends.twin.turns import TwinTurn
 from engine.errors import IntegrityError
 from engine.turn import TurnId
 
-
 Chunk = tuple[TwinTurn, int]
 """So many pending tokens of a turn."""
 
