@@ -13,7 +13,8 @@ class TurnView:
     """One live turn. `tokens`: prompt plus generated; `kv_tokens`: computed and kept, in arena or host copy; the rest
     is pending. `blocks`: held in the arena. Times are seconds of the engine's monotonic clock. `queued_since`: since
     when it wants a slot (waiting or paused), `resumed_at`: when it last got its slot back after a preemption,
-    `tier_since`: last change of tier. `held`: paused by the operator, wants no slot until resumed by him."""
+    `tier_since`: last change of tier. `held`: paused by the operator, wants no slot until resumed by him. `due_at`:
+    when the result that it is blocked on is expected, None: nothing is known."""
 
     id: TurnId
     priority: Priority
@@ -29,6 +30,7 @@ class TurnView:
     resumed_at: float | None = None
     held: bool = False
     tool: str | None = None
+    due_at: float | None = None
 
     @property
     def pending(self) -> int:
