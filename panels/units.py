@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from engine.words import percent
+
 GIB = 1 << 30
 MIB = 1 << 20
 KIB = 1 << 10
@@ -69,6 +71,11 @@ def count(value: float | None) -> str:
 
 def fraction(value: float | None) -> str:
     return MISSING if value is None else f"{value:.2f}"
+
+
+def share(value: float | None) -> str:
+    """'43 %'."""
+    return MISSING if value is None else percent(value)
 
 
 def agents_factor(blocked: float | None) -> str:

@@ -34,7 +34,7 @@ def fake_body(arena_tokens: int, host_tokens: int, executor: FakeExecutor | None
 
 
 class Lab(Rig):
-    """A rig whose clock advances by STEP_S at each boundary."""
+    """A rig whose clock advances by STEP_S at each boundary. `overlap`: copies go on beside the steps."""
 
     def __init__(
         self,
@@ -42,9 +42,11 @@ class Lab(Rig):
         host_tokens: int = 4096,
         knobs: Knobs | None = None,
         executor: FakeExecutor | None = None,
+        overlap: bool = False,
     ) -> None:
         self.lab_clock = LabClock()
         super().__init__(fake_body(arena_tokens, host_tokens, executor), knobs, clock=self.lab_clock)
+        self.core.backend.set_overlap(overlap)
         self.prompts: dict[TurnId, tuple[int, ...]] = {}
 
     def ticks(self, count: int) -> None:
