@@ -1,4 +1,4 @@
-"""Copies beside the steps, as the engine books them: when they have landed, and what the bands and counters say of them.
+"""Copies beside the steps, as the engine books them: once they have landed, and what bands and counters say of them.
 
 pytest tests/engine/test_overlap.py
 """
