@@ -182,6 +182,9 @@ class Commands:
             started = core.clock.now()
             converted = switch(core, new.kv_dtype)
             took["kv_dtype"] = core.clock.now() - started, converted.nbytes
+        if new.overlap_copies is not old.overlap_copies:
+            core.backend.set_overlap(new.overlap_copies)
+            core.land()
         core.ledger.knobs = new
         done = core.clock.now()
         for field in fields(Knobs):
@@ -245,6 +248,8 @@ class Commands:
             check_switch(core, new.kv_dtype)
         if new.host_pool_bytes != old.host_pool_bytes:
             core.backend.check_host_pool(new.host_pool_bytes)
+        if new.overlap_copies and not core.backend.can_overlap:
+            raise Refused("here the engine stands still for its copies, none goes on beside steps; leave overlap off")
         return new
 
     def _check_request(self, request: TurnRequest) -> None:

@@ -317,9 +317,13 @@ def core_over(
     on_event: Callable[[Event], None],
     on_interval: Callable[[Interval], None],
 ) -> Core:
-    """A core over an opened body; precision and host pool of `knobs` are set to what the body really has."""
-    pool = body.backend.memory().host_total_bytes
-    knobs = dataclasses.replace(knobs, kv_dtype=body.backend.kv_dtype, host_pool_bytes=pool)
+    """A core over an opened body; precision, host pool and overlap of `knobs` are set to what the body really has.
+    Whether a modelled card's copies overlap is its own to say."""
+    backend = body.backend
+    if body.clock is None and backend.can_overlap:
+        backend.set_overlap(knobs.overlap_copies)
+    pool = backend.memory().host_total_bytes
+    knobs = dataclasses.replace(knobs, kv_dtype=backend.kv_dtype, host_pool_bytes=pool, overlap_copies=backend.overlap)
     ledger = Ledger(clock, body.backend, on_interval, knobs, body.card.factor if body.card else 1.0)
     core = Core(clock, body.backend, body.model, ledger, body.costs, on_event)
     core.live_card = body.live_card

@@ -46,7 +46,7 @@ class LiveCard:
 
     def state(self) -> ModelledCard:
         """The same object while nothing has changed."""
-        if self._state.kept != self._kept():
+        if (self._state.kept, self._state.overlap) != (self._kept(), self._backend.overlap):
             self._state = self._stated()
         return self._state
 

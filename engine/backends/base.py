@@ -190,8 +190,13 @@ class Backend(Protocol):
         ...
 
     @property
+    def can_overlap(self) -> bool:
+        """Copies can go on beside the steps."""
+        ...
+
+    @property
     def overlap(self) -> bool:
-        """Copies go on beside the steps."""
+        """They do."""
         ...
 
     def set_overlap(self, on: bool) -> None:

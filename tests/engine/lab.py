@@ -2,6 +2,7 @@
 tokens must be `expected_tokens`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from app.bench.rig import Rig
 from engine.backends.torch.backend import TorchBackend
@@ -45,8 +46,8 @@ class Lab(Rig):
         overlap: bool = False,
     ) -> None:
         self.lab_clock = LabClock()
+        knobs = replace(knobs or Knobs(), overlap_copies=overlap)
         super().__init__(fake_body(arena_tokens, host_tokens, executor), knobs, clock=self.lab_clock)
-        self.core.backend.set_overlap(overlap)
         self.prompts: dict[TurnId, tuple[int, ...]] = {}
 
     def ticks(self, count: int) -> None:

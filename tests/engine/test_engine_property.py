@@ -87,7 +87,7 @@ class Driver:
         raise AssertionError(f"turns never ended: {[(t, lab.phase(t)) for t in lab.live()]}")
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(
     arena_tokens=st.integers(64, 400),
     host_tokens=st.sampled_from((0, 100, 2000)),

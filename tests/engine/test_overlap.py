@@ -126,11 +126,12 @@ def test_a_copy_that_fails_is_a_drop_of_its_turn_alone(lab: Lab, cable: Cable, w
     assert lab.leaked() == (0, 0)
 
 
-@pytest.mark.parametrize("change", [{"kv_dtype": "q8"}, {"host_pool_bytes": 1 << 20}, {"host_pool_bytes": 0}])
+@pytest.mark.parametrize("change", [{"kv_dtype": "q8"}, {"host_pool_bytes": 0}, {"overlap_copies": False}])
 def test_a_knob_that_moves_memory_lets_copies_end_first(lab: Lab, change: dict[str, object]) -> None:
     away, runs = two(lab)
     lab.commands.swap_out(away, AUTHOR)
     lab.commands.set_knobs(change, AUTHOR)
+    assert lab.core.backend.overlap is change.get("overlap_copies", True)
     assert kinds(lab) == [EventKind.SWAP_OUT]
     lab.commands.resume(away, AUTHOR)
     lab.finish([away, runs])

@@ -152,6 +152,10 @@ class TorchBackend:
             raise
 
     @property
+    def can_overlap(self) -> bool:
+        return not self._pool.pinned
+
+    @property
     def overlap(self) -> bool:
         return self._traffic.overlap
 

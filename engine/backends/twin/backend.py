@@ -201,6 +201,10 @@ class TwinBackend:
         return Moved(parked.nbytes, self._link.carry(state, parked.nbytes, self.times.back_s(parked.nbytes)))
 
     @property
+    def can_overlap(self) -> bool:
+        return True
+
+    @property
     def overlap(self) -> bool:
         return self._link.overlap
 

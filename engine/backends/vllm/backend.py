@@ -189,6 +189,10 @@ class VllmBackend:
         return Moved(self._pool.load(turn, blocks), time.perf_counter() - started)
 
     @property
+    def can_overlap(self) -> bool:
+        return False
+
+    @property
     def overlap(self) -> bool:
         return False
 
