@@ -147,6 +147,7 @@ class Core:
         try:
             moved = self.backend.swap_in(turn.id)
         except CorruptCopy as error:
+            self._orders.pop(turn.id, None)
             self._lose(turn, now, str(error))
             return False
         if moved is None:

@@ -31,7 +31,7 @@ ACT = st.one_of(
 class Driver:
     """Carries acts out on a lab; a refusal is a legal answer that must have changed nothing the next tick trips on."""
 
-    def __init__(self, arena_tokens: int, host_tokens: int, overlap: bool) -> None:
+    def __init__(self, arena_tokens: int, host_tokens: int, overlap: bool = False) -> None:
         self.lab = Lab(arena_tokens, host_tokens, Knobs(max_running=3), overlap=overlap)
         self.turns: list[TurnId] = []
 

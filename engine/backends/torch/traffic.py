@@ -92,6 +92,7 @@ class Traffic:
                 return Moved(0, 0.0)
             self.wait(state)
             if state.parked is None:
+                self._landed = [one for one in self._landed if one.turn != state.id]
                 raise CorruptCopy("The copy to host memory failed; the turn must be recomputed.")
         if self.overlap and parked.layout == arena.layout:
             arena.take(state.id, parked.blocks, leaving=True)

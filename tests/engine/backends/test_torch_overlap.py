@@ -13,6 +13,7 @@ import pytest
 from engine.backends.base import StepPlan, Work
 from engine.backends.torch import copier, cpucopies
 from engine.backends.torch.backend import TorchBackend
+from engine.errors import CorruptCopy
 from engine.geometry import KVDtype
 from engine.turn import TurnId
 from tests.engine.backends.conformance import GREEDY, leaves_nothing, run_steps, run_until
@@ -175,6 +176,36 @@ def test_a_copy_that_fails_costs_its_turn_alone(cable: Cable, way: str, caplog: 
     assert run_until(backend, A, 3, budget=128) == says[:3]
     assert run_until(backend, B, 1) in ([token] for token in other_says)
     for turn in (A, B):
+        backend.close(turn)
+    leaves_nothing(backend)
+
+
+def test_a_turn_called_back_whose_blocks_are_promised_waits_and_may_be_lost(cable: Cable) -> None:
+    """C comes into the blocks that A is leaving. A's copy fails: it alone is recomputed, and told of once."""
+    backend = beside(arena_blocks=12)
+    says, c_says = opened(backend, A, 100), opened(backend, C, 60)
+    assert backend.swap_out(C) is not None
+    backend.settle()
+    opened(backend, B, 40)
+    backend.landed()
+    cable.pull()
+    assert backend.swap_out(A) is not None
+    assert cable.reached.wait(WAIT_S)
+    assert backend.swap_in(C) is not None
+    assert backend.holding(A).leaving < 7
+    backend.close(B)
+    cable.fail = True
+    threading.Timer(0.05, cable.plug).start()
+    with pytest.raises(CorruptCopy, match="recomputed"):
+        backend.swap_in(A)
+    cable.fail = False
+    backend.settle()
+    backend.check_integrity()
+    told = [(one.turn, bool(one.error)) for one in backend.landed()]
+    assert A not in [turn for turn, _ in told]
+    assert run_until(backend, A, 3, budget=128) == says[:3]
+    assert run_until(backend, C, 3, budget=128) == c_says[:3]
+    for turn in (A, C):
         backend.close(turn)
     leaves_nothing(backend)
 
