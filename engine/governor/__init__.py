@@ -63,8 +63,7 @@ def decide(view: View, knobs: Knobs, costs: Costs, now: float) -> Decision:
     if head is not None and not board.running:
         break_stall(board, head)
     evicting = keep_watermarks(board, view.evicting)
-    if head is None:
-        bring_ahead(board)
+    bring_ahead(board, head)
     plan = step_plan(board)
     if not plan.work:
         name_wakes(board)

@@ -6,19 +6,18 @@ from engine.turn import Phase, Tier
 from engine.view import TurnView
 
 
-def bring_ahead(board: Board) -> None:
-    """In the order of the line. Who lacks room keeps what there is from those behind."""
+def bring_ahead(board: Board, head: TurnView | None) -> None:
+    """In the order of the line. Who lacks room keeps what there is from those behind; for `head`, who lacks room now,
+    all of it gathers. A dwell's end is named whatever the room: between two decisions that only falls."""
     room = board.spare - (board.total - board.knobs.low_watermark * board.total)
     for turn in _next_in_line(board):
         room -= board.wants(turn)
-        if room < 0:
-            return
         if turn.tier is not Tier.HOST or turn.id in board.touched:
             continue
         settled = turn.tier_since + TIER_DWELL_S
         if board.now < settled:
             board.wake(settled)
-        else:
+        elif room >= 0 and head is None:
             board.bring_ahead(turn)
 
 
