@@ -1,6 +1,7 @@
 """An operator's change of a modelled card, at a token boundary: all of it or nothing."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from engine.core import Core
 from engine.errors import Refused
@@ -24,6 +25,8 @@ def set_card(core: Core, changes: Mapping[str, object], author: str) -> Modelled
     at = core.clock.now()
     for change in asked:
         live.put(change)
+        core.land()
+        core.ledger.knobs = replace(core.knobs, overlap_copies=core.backend.overlap)
         core.costs = live.costs(core.costs, change)
         core.event(
             EventKind.CARD, author, change.text, name=change.name, old=str(change.old), new=str(change.new), at=at

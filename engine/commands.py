@@ -176,12 +176,17 @@ class Commands:
         now = core.clock.now()
         core.ledger.close_all_intervals(now)
         took: dict[str, tuple[float, int | None]] = {}
+        if new.host_pool_bytes != old.host_pool_bytes or new.kv_dtype is not old.kv_dtype:
+            core.settle()
         if new.host_pool_bytes != old.host_pool_bytes:
             took["host_pool_bytes"] = resize(core, new.host_pool_bytes, author), None
         if new.kv_dtype is not old.kv_dtype:
             started = core.clock.now()
             converted = switch(core, new.kv_dtype)
             took["kv_dtype"] = core.clock.now() - started, converted.nbytes
+        if new.overlap_copies is not old.overlap_copies:
+            core.backend.set_overlap(new.overlap_copies)
+            core.land()
         core.ledger.knobs = new
         done = core.clock.now()
         for name in differing(old, new):
@@ -247,6 +252,8 @@ class Commands:
             check_switch(core, new.kv_dtype)
         if new.host_pool_bytes != old.host_pool_bytes:
             core.backend.check_host_pool(new.host_pool_bytes)
+        if new.overlap_copies and not core.backend.can_overlap:
+            raise Refused("here the engine stands still for its copies, none goes on beside steps; leave overlap off")
         return new
 
     def _check_request(self, request: TurnRequest) -> None:

@@ -7,6 +7,7 @@ one place where it is booked: ledger, counters, event.
 import dataclasses
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from engine.backends.base import Backend, Converted, Moved
 from engine.body import Body
@@ -22,7 +23,7 @@ from engine.models.loaded import ServedModel
 from engine.snapshot import Counters
 from engine.stats import Stats
 from engine.thrash import Telling, undone
-from engine.turn import Finish, Phase, Tier, TurnUpdate
+from engine.turn import Finish, Phase, Tier, TurnId, TurnUpdate
 from engine.view import Reason, View
 from engine.waits import WaitBook
 from engine.words import counted, mib, took
@@ -30,6 +31,17 @@ from engine.words import counted, mib, took
 MOVES_KEPT = 5_000
 GOVERNOR = "governor"
 COST_WEIGHT = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A copy of so many tokens' KV that was asked for, and what its event will say. `ahead`: of the turn's slot."""
+
+    kind: EventKind
+    tokens: int
+    author: str
+    text: str
+    ahead: bool = False
 
 
 class Core:
@@ -60,6 +72,7 @@ class Core:
         self.events = EventLog()
         self.moves: deque[MoveCost] = deque(maxlen=MOVES_KEPT)
         self.waits = WaitBook()
+        self._orders: dict[TurnId, _Order] = {}
         self._on_event = on_event
         self._warning: str | None = None
         self._telling = Telling()
@@ -125,57 +138,113 @@ class Core:
     # -- where KV is ------------------------------------------------------------------------------------------------
 
     def swap_out(self, turn: LiveTurn, now: float, reason: Reason, author: str = GOVERNOR) -> bool:
-        """Move to the host pool; False: no room there, nothing changed."""
+        """Move to the host pool; False: no room there, nothing changed. The copy is booked when it is over."""
+        self.land()
         self.ledger.close_interval(turn, now)
         moved = self.backend.swap_out(turn.id)
         if moved is None:
             return False
-        self._book(EventKind.SWAP_OUT, turn, self.backend.holding(turn.id).kv_tokens, moved)
+        self._waste(turn)
         self.move_tier(turn, now, Tier.HOST, _by_itself(reason, author))
-        turn.swaps += 1
-        self.count(swaps_out=1, swap_out_bytes=moved.nbytes, swap_seconds=moved.seconds)
-        self.costs = dataclasses.replace(
-            self.costs, swap_out_bytes_per_s=_blend(self.costs.swap_out_bytes_per_s, moved)
-        )
-        self.event(
-            EventKind.SWAP_OUT,
-            author,
-            f"{turn.agent} to host: {reason}",
-            turn,
-            nbytes=moved.nbytes,
-            seconds=moved.seconds,
-        )
+        tokens = self.backend.holding(turn.id).kv_tokens
+        self._order(turn, _Order(EventKind.SWAP_OUT, tokens, author, f"{turn.agent} to host: {reason}"), moved)
         return True
 
-    def swap_in(self, turn: LiveTurn, now: float) -> bool:
-        """Bring the host copy back; False: no room, or the copy was unusable and the turn is dropped now."""
+    def swap_in(self, turn: LiveTurn, now: float, ahead: bool = False) -> bool:
+        """Bring the host copy back, `ahead` of its slot; False: no room, or the copy was unusable and the turn is
+        dropped now."""
+        self.land()
         self.ledger.close_interval(turn, now)
         try:
             moved = self.backend.swap_in(turn.id)
         except CorruptCopy as error:
-            self.end_recompute(turn)
-            self.move_tier(turn, now, Tier.DROPPED)
-            self.count(drops=1)
-            self.event(EventKind.DROP, "engine", f"{turn.agent} must be recomputed: {error}", turn)
+            self._orders.pop(turn.id, None)
+            self._lose(turn, now, str(error))
             return False
         if moved is None:
             return False
-        self._book(EventKind.SWAP_IN, turn, self.backend.holding(turn.id).kv_tokens, moved)
         self.move_tier(turn, now, Tier.RESIDENT)
-        self.count(swaps_in=1, swap_in_bytes=moved.nbytes, swap_seconds=moved.seconds)
-        self.costs = dataclasses.replace(self.costs, swap_in_bytes_per_s=_blend(self.costs.swap_in_bytes_per_s, moved))
-        self.event(
-            EventKind.SWAP_IN,
-            GOVERNOR,
-            f"{turn.agent} back from host",
-            turn,
-            nbytes=moved.nbytes,
-            seconds=moved.seconds,
-        )
+        text = f"{turn.agent} back from host" + (", ahead of its slot" if ahead else "")
+        tokens = self.backend.holding(turn.id).kv_tokens
+        self._order(turn, _Order(EventKind.SWAP_IN, tokens, GOVERNOR, text, ahead), moved)
         return True
+
+    def _order(self, turn: LiveTurn, order: _Order, moved: Moved) -> None:
+        self._orders.pop(turn.id, None)
+        if not moved.nbytes:
+            where = "stays here" if order.kind is EventKind.SWAP_IN else "stays in the host pool"
+            self.event(EventKind.ENGINE, order.author, f"{turn.agent} {where}: its copy was still under way", turn)
+        elif moved.seconds is None:
+            self._orders[turn.id] = order
+        else:
+            self._book_copy(turn, order, moved.nbytes, moved.seconds, moved.seconds)
+
+    def land(self) -> None:
+        """Book the copies that are over."""
+        if not self._orders:
+            return
+        landed = self.backend.landed()
+        for turn_id in self._orders:
+            self.ledger.changed(self.ledger.turns[turn_id])
+        for one in landed:
+            order = self._orders.pop(one.turn, None)
+            if order is None:
+                continue
+            turn = self.ledger.turns[one.turn]
+            if one.error is None:
+                self._book_copy(turn, order, one.nbytes, one.seconds, one.waited_s)
+            else:
+                self._lose(turn, self.clock.now(), one.error)
+
+    def settle(self) -> None:
+        """Let the copies under way end, and book them."""
+        self.backend.settle()
+        self.land()
+
+    @property
+    def copying(self) -> bool:
+        """Copies were under way when it was looked last."""
+        return bool(self._orders)
+
+    def _book_copy(self, turn: LiveTurn, order: _Order, nbytes: int, seconds: float, waited_s: float) -> None:
+        """`waited_s` of its `seconds` the engine stood still."""
+        self._book(order.kind, turn, order.tokens, nbytes, seconds)
+        self.count(swap_seconds=seconds, waited_seconds=waited_s, hidden_seconds=seconds - waited_s)
+        if order.kind is EventKind.SWAP_OUT:
+            turn.swaps += 1
+            self.count(swaps_out=1, swap_out_bytes=nbytes)
+            rate = _blend(self.costs.swap_out_bytes_per_s, nbytes, seconds)
+            self.costs = dataclasses.replace(self.costs, swap_out_bytes_per_s=rate)
+        else:
+            self.count(swaps_in=1, swap_in_bytes=nbytes)
+            rate = _blend(self.costs.swap_in_bytes_per_s, nbytes, seconds)
+            self.costs = dataclasses.replace(self.costs, swap_in_bytes_per_s=rate)
+        if order.ahead:
+            turn.ahead = not turn.phase.running
+            self.count(prefetches=1, prefetched_bytes=nbytes)
+        self.event(order.kind, order.author, order.text, turn, nbytes=nbytes, seconds=seconds)
+
+    def _lose(self, turn: LiveTurn, now: float, error: str) -> None:
+        """Its copy was unusable and the backend has dropped it."""
+        self.end_recompute(turn)
+        self.ledger.changed(turn)
+        if turn.phase.running:
+            self.ledger.move(turn, now, phase=Phase.PREFILL)
+        self.move_tier(turn, now, Tier.DROPPED)
+        self.count(drops=1)
+        self.event(EventKind.DROP, "engine", f"{turn.agent} must be recomputed: {error}", turn)
+
+    def _waste(self, turn: LiveTurn) -> None:
+        """What was brought back ahead of its slot leaves without having had one."""
+        if turn.ahead:
+            turn.ahead = False
+            self.count(prefetches_wasted=1)
 
     def drop(self, turn: LiveTurn, now: float, reason: Reason, author: str = GOVERNOR) -> None:
         """Throw the KV away; on return the turn is prefilled again."""
+        self.land()
+        self._orders.pop(turn.id, None)
+        self._waste(turn)
         self.ledger.close_interval(turn, now)
         self.end_recompute(turn)
         tokens = self.backend.holding(turn.id).kv_tokens
@@ -218,14 +287,14 @@ class Core:
         if not tokens:
             return
         turn.again_tokens, turn.again_s = 0, 0.0
-        self._book(EventKind.RECOMPUTE, turn, tokens, Moved(0, seconds))
+        self._book(EventKind.RECOMPUTE, turn, tokens, 0, seconds)
         text = f"{turn.agent} recomputed {counted(tokens, 'token')} in {took(seconds)}"
         self.event(EventKind.RECOMPUTE, "engine", text, turn, seconds=seconds)
 
-    def _book(self, kind: EventKind, turn: LiveTurn, tokens: int, moved: Moved) -> None:
+    def _book(self, kind: EventKind, turn: LiveTurn, tokens: int, nbytes: int, seconds: float) -> None:
         utc = self.clock.utc(self.clock.now())
-        self.moves.append(MoveCost(kind, utc, turn.id, turn.agent, tokens, moved.nbytes, moved.seconds))
-        turn.past.pay(kind, tokens, moved.nbytes, moved.seconds)
+        self.moves.append(MoveCost(kind, utc, turn.id, turn.agent, tokens, nbytes, seconds))
+        turn.past.pay(kind, tokens, nbytes, seconds)
 
     def preempt(self, turn: LiveTurn, now: float, why: str, author: str = GOVERNOR) -> None:
         """Take the slot; the KV stays where it is."""
@@ -258,6 +327,9 @@ class Core:
 
     def end(self, turn: LiveTurn, now: float, phase: Phase, finish: Finish, error: str | None = None) -> None:
         """Finish, fail or cancel: free all that it holds, then tell its client."""
+        self.land()
+        self._orders.pop(turn.id, None)
+        self._waste(turn)
         self.ledger.close_interval(turn, now)
         self.end_recompute(turn)
         self.waits.over(turn.id)
@@ -294,9 +366,13 @@ def core_over(
     on_event: Callable[[Event], None],
     on_interval: Callable[[Interval], None],
 ) -> Core:
-    """A core over an opened body; precision and host pool of `knobs` are set to what the body really has."""
-    pool = body.backend.memory().host_total_bytes
-    knobs = dataclasses.replace(knobs, kv_dtype=body.backend.kv_dtype, host_pool_bytes=pool)
+    """A core over an opened body; precision, host pool and overlap of `knobs` are set to what the body really has.
+    Whether a modelled card's copies overlap is its own to say."""
+    backend = body.backend
+    if body.clock is None and backend.can_overlap:
+        backend.set_overlap(knobs.overlap_copies)
+    pool = backend.memory().host_total_bytes
+    knobs = dataclasses.replace(knobs, kv_dtype=backend.kv_dtype, host_pool_bytes=pool, overlap_copies=backend.overlap)
     ledger = Ledger(clock, body.backend, on_interval, knobs, body.card.factor if body.card else 1.0)
     core = Core(clock, body.backend, body.model, ledger, body.costs, on_event)
     core.live_card = body.live_card
@@ -308,7 +384,7 @@ def _by_itself(reason: Reason, author: str) -> bool:
     return author == GOVERNOR and reason is not Reason.PRECISION
 
 
-def _blend(rate: float, moved: Moved) -> float:
-    if moved.seconds <= 0 or moved.nbytes <= 0:
+def _blend(rate: float, nbytes: int, seconds: float) -> float:
+    if seconds <= 0 or nbytes <= 0:
         return rate
-    return (1 - COST_WEIGHT) * rate + COST_WEIGHT * moved.nbytes / moved.seconds
+    return (1 - COST_WEIGHT) * rate + COST_WEIGHT * nbytes / seconds

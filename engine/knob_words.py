@@ -40,8 +40,8 @@ def parsed(name: str, text: str) -> object:
     """The value that an event tells as `text`. Raises BadKnob for what no such knob has."""
     kind = float if "." in name else type(getattr(Knobs(), name))
     try:
-        return kind(text)
-    except ValueError:
+        return {"True": True, "False": False}[text] if kind is bool else kind(text)
+    except (ValueError, KeyError):
         raise BadKnob(f"{label(name)} cannot be {text!r}") from None
 
 

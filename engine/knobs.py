@@ -22,6 +22,7 @@ LABELS = {
     "min_quantum_s": "Quantum",
     "prefill_chunk": "Prefill chunk",
     "abandon_after_s": "Abandon after",
+    "overlap_copies": "Overlapped copies",
 }
 UNITS = {
     "high_watermark": "%",
@@ -39,9 +40,10 @@ class Knobs:
     """`high_watermark`, `low_watermark`: fractions of the arena at which paused and blocked turns start and stop being
     moved out, measured on what the next step will need. `long_turn_tokens`: a paused turn of at least this many tokens
     is long and leaves already above the low watermark. `min_quantum_s`: a resumed turn is not preempted sooner.
-    `abandon_after_s`: a turn blocked for longer loses its KV, and after four times as long it fails. `parameters`:
-    of tier policies, each named POLICY.NAME, by name; one that is not there has its default. Which policies and
-    parameters there are, and their ranges, engine/policies knows."""
+    `abandon_after_s`: a turn blocked for longer loses its KV, and after four times as long it fails. `overlap_copies`:
+    copies between arena and host pool go on beside the steps, where the backend can do so. `parameters`: of tier
+    policies, each named POLICY.NAME, by name; one that is not there has its default. Which policies and parameters
+    there are, and their ranges, engine/policies knows."""
 
     kv_dtype: KVDtype = KVDtype.FP16
     policy: str = "walk-down"
@@ -53,6 +55,7 @@ class Knobs:
     min_quantum_s: float = 0.25
     prefill_chunk: int = 256
     abandon_after_s: float = 900.0
+    overlap_copies: bool = False
     parameters: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
@@ -72,6 +75,10 @@ class Knobs:
         _whole("prefill_chunk", self.prefill_chunk, 16, 16_384)
         _seconds("min_quantum_s", self.min_quantum_s, 0.0, 600.0)
         _seconds("abandon_after_s", self.abandon_after_s, 0.1, 604_800.0)
+        if not isinstance(self.overlap_copies, bool):
+            raise BadKnob(
+                f"{LABELS['overlap_copies']} {self.overlap_copies!r} is neither on nor off; give True or False"
+            )
         object.__setattr__(self, "parameters", tuple(sorted((n, _number(n, v)) for n, v in self.parameters)))
 
     def changed(self, changes: Mapping[str, object]) -> "Knobs":
@@ -90,7 +97,9 @@ class Knobs:
 
 def figure(name: str, value: object) -> str:
     """The value as people read it, in the knob's unit."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if not isinstance(value, int | float):
         return str(value)
     if name in ("high_watermark", "low_watermark"):
         return f"{100 * value:.4g}"

@@ -63,7 +63,7 @@ class Leaper:
         """`due`: when somebody else acts next."""
         core = self._core
         now, asked_at = core.clock.now(), self._loop.idle_at
-        if asked_at is None or self._backend.copies_until > now or now >= due:
+        if asked_at is None or self._backend.copying or now >= due:
             return NONE
         turns = [core.ledger.turns.get(work.turn) for work in self._loop.plan.work]
         rows = [turn for turn in turns if turn is not None and self._decodes(turn)]

@@ -27,9 +27,10 @@ class LiveTurn:
     """One live turn. `tokens`: prompt plus generated; `generated`: since the last stop, at most `max_tokens`;
     `asked_at`: when the client last asked (submit or tool result), until the first token answers it; `computed_once`:
     the longest context whose KV was ever computed, to tell recompute from prefill; `again_tokens`, `again_s`: what of
-    it the recompute under way has computed so far, and the seconds of those steps; `seen`: how the governor saw it last
-    and what it held then, None: it has changed since, or holds a slot; `back`: its KV is in the arena and
-    had left it before; `moved_by_itself`: its last change of tier was no operator's."""
+    it the recompute under way has computed so far, and the seconds of those steps; `ahead`: it came back from the host
+    pool ahead of its slot and has not had one since; `seen`: how the governor saw it last and what it held then, None:
+    it has changed since, or holds a slot; `back`: its KV is in the arena and had left it before; `moved_by_itself`: its
+    last change of tier was no operator's."""
 
     id: TurnId
     request: TurnRequest
@@ -58,6 +59,7 @@ class LiveTurn:
     recomputed: int = 0
     again_tokens: int = 0
     again_s: float = 0.0
+    ahead: bool = False
     past: History = field(default_factory=History)
     seen: tuple[TurnView, Holding] | None = None
     back: bool = False

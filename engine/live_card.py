@@ -49,7 +49,7 @@ class LiveCard:
 
     def state(self) -> ModelledCard:
         """The same object while nothing has changed."""
-        if self._state.kept != self._kept():
+        if (self._state.kept, self._state.overlap) != (self._kept(), self._backend.overlap):
             self._state = self._stated()
         return self._state
 
@@ -70,7 +70,7 @@ class LiveCard:
         if name == PACE:
             self._clock.set_pace(float(new))
         elif name == OVERLAP:
-            self._backend.link.set_overlap(bool(new))
+            self._backend.set_overlap(bool(new))
         else:
             if name == "usable":
                 self._backend.set_arena(self.arena_at(new))
@@ -107,7 +107,7 @@ class LiveCard:
         if name == OVERLAP:
             if not isinstance(value, bool):
                 raise Refused(f"overlap {value!r} is neither yes nor no")
-            was = self._backend.link.overlap
+            was = self._backend.overlap
             return CardChange(name, was, value, f"Overlap of copies {_on(was)} → {_on(value)}")
         if name not in self._now:
             raise Refused(f"{name!r} of a card cannot be changed while it runs; choose {', '.join(self._now)}")
@@ -140,7 +140,7 @@ class LiveCard:
             name=self._card.name,
             own=tuple(self._own.items()),
             now=tuple(self._now.items()),
-            overlap=self._backend.link.overlap,
+            overlap=self._backend.overlap,
             pace=self._clock.pace,
             kept=self._kept(),
         )

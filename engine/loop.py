@@ -1,6 +1,7 @@
 """One token boundary: decide, carry the actions out, step, take in what came. The middle of a turn's way from arrival
 to last token; the host calls `tick` until there is nothing to do."""
 
+import math
 from dataclasses import dataclass, replace
 
 from engine.backends.base import StepPlan, StepResult, TurnStep
@@ -14,6 +15,9 @@ from engine.policies.own import PolicyFault
 from engine.turn import Finish, Phase, Tier
 from engine.view import Action, Decision, Drop, Fail, Preempt, Reason, Stall, Start, SwapIn, SwapOut
 from engine.words import counted
+
+LANDING_S = 2e-3
+"""While nobody runs, copies under way are looked after so often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Loop:
     def tick(self) -> Ticked:
         """A whole boundary and, if anything may run, one step of the backend."""
         core = self._core
+        core.land()
         now = core.clock.now()
         decision = self._decided(now)
         core.evicting = decision.evicting
@@ -66,7 +71,10 @@ class Loop:
         if plan.work:
             self._step()
         acted = bool(plan.work or decision.actions)
-        return Ticked(acted, decision.wake_at, None if plan.work else self._stall)
+        wake_at = decision.wake_at
+        if core.copying and not plan.work:
+            wake_at = min(now + LANDING_S, math.inf if wake_at is None else wake_at)
+        return Ticked(acted, wake_at, None if plan.work else self._stall)
 
     def _decided(self, now: float) -> Decision:
         """A policy that breaks its promises is put out of force, and the default one decides."""
@@ -88,7 +96,9 @@ class Loop:
         return Ticked(True, None, None)
 
     def _step(self) -> None:
-        self._take_in(self._core.backend.step(self._plan))
+        result = self._core.backend.step(self._plan)
+        self._core.land()
+        self._take_in(result)
         self._core.step += 1
 
     # -- actions ----------------------------------------------------------------------------------------------------
@@ -109,8 +119,8 @@ class Loop:
                 core.drop(turn, now, reason)
                 if reason is Reason.ABANDONED:
                     core.count(abandoned=1)
-            case SwapIn():
-                core.swap_in(turn, now)
+            case SwapIn(ahead=ahead):
+                core.swap_in(turn, now, ahead)
             case Start():
                 self._start(turn, now)
             case Fail(message=message):
@@ -127,6 +137,7 @@ class Loop:
             turn.resumed_at = now
             core.event(EventKind.RESUME, "governor", f"{turn.agent} has its slot back", turn)
         core.waits.started(turn.id, now)
+        turn.ahead = False
         pending = len(turn.tokens) - held.kv_tokens
         core.ledger.move(turn, now, phase=Phase.DECODE if pending == 1 else Phase.PREFILL)
 

@@ -139,10 +139,10 @@ def _bands(core: Core, memory: DeviceMemory) -> Bands:
     block_size, holding = core.backend.block_size, core.ledger.holding
     for turn in core.ledger:
         held, phase, tier = holding(turn), turn.phase, turn.tier
-        runs = phase.running
-        if held.blocks:
-            (running if runs else blocked if phase is _BLOCKED else paused).take(held.blocks)
-        if (tier is _HOST or tier is _DROPPED) and not runs:
+        runs, here = phase.running, held.blocks + held.leaving
+        if here:
+            (running if runs else blocked if phase is _BLOCKED else paused).take(here)
+        if (tier is _HOST or tier is _DROPPED) and not runs and not here:
             forced.take(blocks_for(held.kv_tokens or len(turn.tokens), block_size))
     other = other_dtype(core.backend.kv_dtype)
     accounted = memory.weights_bytes + memory.runtime_bytes + memory.arena_bytes

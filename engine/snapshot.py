@@ -163,7 +163,9 @@ class ModelledCard:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Sums since the start; none ever falls. `thrashes`: moves of KV undone within THRASH_S (engine/thrash.py)."""
+    """Sums since the start; none ever falls. `swap_seconds` of copies: in `waited_seconds` of them the engine stood
+    still, `hidden_seconds` went by beside its steps. `prefetches`: copies back ahead of a slot, `prefetches_wasted` of
+    which left again before they had one. `thrashes`: moves of KV undone within THRASH_S (engine/thrash.py)."""
 
     turns: int = 0
     finished: int = 0
@@ -178,6 +180,11 @@ class Counters:
     swap_out_bytes: int = 0
     swap_in_bytes: int = 0
     swap_seconds: float = 0.0
+    hidden_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    prefetches: int = 0
+    prefetched_bytes: int = 0
+    prefetches_wasted: int = 0
     drops: int = 0
     stalls: int = 0
     abandoned: int = 0

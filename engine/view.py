@@ -17,7 +17,7 @@ class TurnView:
     is pending. `blocks`: held in the arena; `host_bytes`: of the host pool that its copy occupies. Times are seconds of
     the engine's monotonic clock. `queued_since`: since when it wants a slot (waiting or paused), `resumed_at`: when it
     last got its slot back after a preemption, `tier_since`: last change of tier. `held`: paused by the operator, wants
-    no slot until resumed by him."""
+    no slot until resumed by him. `due_at`: when the result that it is blocked on is expected, None: unknown."""
 
     id: TurnId
     priority: Priority
@@ -34,6 +34,7 @@ class TurnView:
     held: bool = False
     tool: str | None = None
     host_bytes: int = 0
+    due_at: float | None = None
 
     @property
     def pending(self) -> int:
@@ -126,7 +127,10 @@ class SwapOut:
 
 @dataclass(frozen=True, slots=True)
 class SwapIn:
+    """Bring the host copy back; the turn's start follows, unless it comes `ahead` of its slot."""
+
     turn: TurnId
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from dataclasses import asdict, dataclass
 
-from engine.snapshot import Snapshot
+from engine.snapshot import Counters, Snapshot
 from engine.thrash import THRASH_S
 from engine.turn import Phase
 from engine.words import counted
 from panels import components
 from panels.palette import ThemeName, palette
 from panels.scale import Scale
-from panels.units import MISSING, count, fraction, mean, rate, seconds, size
+from panels.units import MISSING, count, fraction, mean, rate, seconds, share, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +112,22 @@ def _moves(snapshot: Snapshot, scale: Scale) -> tuple[Tile, Tile, Tile]:
         Tile(
             "swapped", "Swapped out", size(scale.kv(sums.swap_out_bytes)),
             f"in {size(scale.kv(sums.swap_in_bytes))} · thrash {count(sums.thrashes)}",
-            f"KV bytes copied to and from the host pool since the start; {scale.label}. Thrash: times a turn's KV left "
-            f"the arena within {THRASH_S:g} s of coming back, or came back within {THRASH_S:g} s of leaving.",
+            f"KV bytes copied to and from the host pool since the start; {scale.label}. {share(share_hidden(sums))} of "
+            f"the copies' time, {seconds(sums.swap_seconds or None)}, went by beside steps; for the rest the engine "
+            f"waited. {counted(sums.prefetches, 'turn')} came back ahead of a slot, {count(sums.prefetches_wasted)} of "
+            f"them left again without one. Thrash: times a turn's KV left the arena within {THRASH_S:g} s of coming "
+            f"back, or came back within {THRASH_S:g} s of leaving.",
         ),
         Tile(
             "recomputed", "Recomputed", f"{count(sums.recomputed_tokens)} tok", f"drops {count(sums.drops)}",
             "Tokens whose KV was thrown away and computed again; counted since the start.",
         ),
     )  # fmt: skip
+
+
+def share_hidden(sums: Counters) -> float | None:
+    """Of the time of all copies so far; None: none has run."""
+    return sums.hidden_seconds / sums.swap_seconds if sums.swap_seconds else None
 
 
 def _blocked(snapshot: Snapshot) -> Tile:

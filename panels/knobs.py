@@ -93,6 +93,7 @@ KNOBS = {
             _mib,
             _from_mib,
         ),
+        Knob("overlap_copies", "Copies to and from the host pool go on beside the steps.", bool, bool),
     )
 }
 NUMBERS: tuple[tuple[tuple[str, float, float, float], ...], ...] = (
@@ -176,6 +177,8 @@ def render(control: Control, snapshot: Snapshot) -> None:
                 _widget(
                     control, snapshot, name, st.number_input, min_value=low, max_value=high, step=step, disabled=off
                 )
+    with st.container(gap=None):
+        _widget(control, snapshot, "overlap_copies", st.toggle, disabled=off)
     held = drafts()
     # Two places, one of them empty: a sentence where a box stood would be taken for one of its parts.
     said, previewed = st.container(), st.container()

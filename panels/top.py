@@ -7,10 +7,11 @@ from typing import Any
 from engine.snapshot import HostState, Snapshot
 from panels import components, page_state
 from panels.asked import Request
+from panels.figures import share_hidden
 from panels.page_state import PageState
 from panels.palette import ThemeName, palette
 from panels.scale import Scale, has_card
-from panels.units import MISSING, clock
+from panels.units import MISSING, clock, share
 
 KEY = "top"
 TONES = {
@@ -37,6 +38,8 @@ def line(snapshot: Snapshot) -> str:
     runs = snapshot.bands is not None
     where = f"the twin of {snapshot.modelled.name}" if snapshot.modelled else snapshot.backend
     parts = [f"{snapshot.model} on {where}", f"step {snapshot.step:,}" if runs else f"step {MISSING}"]
+    if runs:
+        parts.append(f"copies hidden {share(share_hidden(snapshot.counters))}")
     if snapshot.recorder_behind > 1000:
         parts.append(f"recorder {snapshot.recorder_behind:,} rows behind")
     return " · ".join(parts)

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from engine.words import percent
+
 GIB = 1 << 30
 MIB = 1 << 20
 KIB = 1 << 10
@@ -74,6 +76,11 @@ def fraction(value: float | None) -> str:
 def mean(value: float | None) -> str:
     """A mean of a few or many, one decimal where it is below a hundred."""
     return MISSING if value is None else short(value) if value >= 10 else f"{value:.1f}"
+
+
+def share(value: float | None) -> str:
+    """'43 %'."""
+    return MISSING if value is None else percent(value)
 
 
 def clock(utc: float) -> str:

@@ -63,10 +63,25 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A copy between arena and host pool: bytes and seconds, staging included."""
+    """A copy between arena and host pool: bytes and seconds, staging included. `seconds` None: it goes on beside the
+    steps and `landed` will tell. No bytes: nothing had to be copied, a copy the other way was given up."""
 
     nbytes: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A copy that went on beside the steps is over. `out`: to the host pool, else back. `seconds`: from its first byte
+    to its last, without its wait for the copies before it; `waited_s`: those of them for which the engine stood still.
+    `error`: why there is no usable copy; the turn, and it alone, was dropped."""
+
+    turn: TurnId
+    out: bool
+    nbytes: int
     seconds: float
+    waited_s: float
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +105,11 @@ class Converted:
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
     """Bytes as they are on the device. `device_used` is the device's own reading for all processes (None: no sensor);
-    `arena_bytes` is the whole arena, `blocks_*` count at the present precision; host figures are of the pinned pool:
-    copies occupy whole units of `host_unit_bytes`, `host_asked_bytes` was asked for, `host_total_bytes` is usable,
-    `host_held_bytes` the system has really given (on CPU pages are committed at first touch), None where a backend
-    cannot tell."""
+    `arena_bytes` is the whole arena, `blocks_*` count at the present precision, and blocks whose copy to the host is
+    still under way count as free: who is promised them gets them when it has ended. Host figures are of the pinned
+    pool: copies occupy whole units of `host_unit_bytes`, `host_asked_bytes` was asked for, `host_total_bytes` is
+    usable, `host_held_bytes` the system has really given (on CPU pages are committed at first touch), None where a
+    backend cannot tell."""
 
     weights_bytes: int
     runtime_bytes: int
@@ -113,16 +129,25 @@ class DeviceMemory:
 @dataclass(frozen=True, slots=True)
 class Holding:
     """What one turn holds: `kv_tokens` computed and kept (in the arena or in its host copy), blocks in the arena,
-    bytes in the host pool, the precision of the host copy."""
+    bytes in the host pool, the precision of the host copy. `leaving`: blocks that it still has in the arena while its
+    copy to the host is under way. While its copy back is, the host copy belongs to the pool alone."""
 
     kv_tokens: int
     blocks: int
     host_bytes: int = 0
     host_dtype: KVDtype | None = None
+    leaving: int = 0
 
 
 class Backend(Protocol):
-    """The verbs. All raise UnknownTurn for a turn that is not open."""
+    """The verbs. All raise UnknownTurn for a turn that is not open.
+
+    Copies beside the steps (`overlap`): `swap_out` and `swap_in` only order a copy, and the turn is in its new tier at
+    once. Blocks that leave are given to nobody, and written by nobody, until their copy is over; a turn that comes back
+    is left out of steps until its copy is there and found sound. A step leaves out whom it has no blocks for yet, and
+    waits only where a decode row needs one or nobody else could run. A copy that a later verb makes useless is given
+    up. `set_kv_dtype`, a host pool's resize and `shutdown` let copies under way end, or give them up, first.
+    """
 
     name: str
     geometry: KVGeometry
@@ -155,12 +180,35 @@ class Backend(Protocol):
 
     def swap_out(self, turn: TurnId) -> Moved | None:
         """Copy the turn's blocks to the host pool, then free them. None: no room in the pool, or the copy failed
-        (logged); nothing changed."""
+        (logged); nothing changed. A turn whose copy back is under way keeps its host copy: nothing is copied."""
         ...
 
     def swap_in(self, turn: TurnId) -> Moved | None:
         """Bring the host copy back, converting it to the present precision, and free it. None: no room in the arena,
-        nothing changed. Raises CorruptCopy when the copy is unusable: the turn is then dropped, nothing else."""
+        nothing changed. Raises CorruptCopy when the copy is unusable: the turn is then dropped, nothing else. A turn
+        that has not left yet, and whose blocks are promised to nobody, stays: nothing is copied."""
+        ...
+
+    @property
+    def can_overlap(self) -> bool:
+        """Copies can go on beside the steps."""
+        ...
+
+    @property
+    def overlap(self) -> bool:
+        """They do."""
+        ...
+
+    def set_overlap(self, on: bool) -> None:
+        """Copies under way end first. Raises Refused where they cannot go on beside steps."""
+        ...
+
+    def landed(self) -> tuple[Landed, ...]:
+        """The copies that are over since this was asked last, in order; one that was given up is not among them."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until no copy is under way; `landed` tells of them."""
         ...
 
     def drop(self, turn: TurnId) -> None:

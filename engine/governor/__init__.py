@@ -29,6 +29,11 @@ Rules, numbered as the modules cite them (timing.py holds the constants):
 8. Stall. If nobody runs and the first in line lacks room that neither policy nor time will bring, the longest parked
    turns leave and it starts.
 9. With an empty plan `wake_at` is the first instant at which the answer may change by time alone.
+10. Ahead of its slot. While no slot is free, the first in line, by priority and place and at most half as many as there
+   are slots, come back from the host pool ahead of theirs, and with them blocked turns whose result is due by the time
+   their copy takes. Only where nobody lacks room and the whole context of each, and of all before it in line, fits
+   below the low watermark beside what is promised; not within TIER_DWELL_S of leaving. Such a turn is parked like any
+   other and may leave again.
 
 11. Host pool. A turn that the policy would have there, and for whose copy there is no room, takes that of copies worth
    less: background before foreground, then the least recently used. Never that of a turn of a higher priority, of one
@@ -43,6 +48,7 @@ from engine.governor.admission import admit
 from engine.governor.board import Board
 from engine.governor.memory import break_stall, end_the_lost, grow, keep_watermarks, name_wakes, trim_slots
 from engine.governor.plan import step_plan
+from engine.governor.prefetch import bring_ahead
 from engine.governor.quiet import quiet_until
 from engine.governor.timing import BACKGROUND_SHARE, FAIL_AFTER, STARVE_AFTER_S, TIER_DWELL_S
 from engine.knobs import Knobs
@@ -63,6 +69,7 @@ def decide(view: View, knobs: Knobs, costs: Costs, now: float) -> Decision:
     if head is not None and not board.running:
         break_stall(board, head)
     evicting = keep_watermarks(board, view.evicting)
+    bring_ahead(board, head)
     plan = step_plan(board)
     if not plan.work:
         name_wakes(board)

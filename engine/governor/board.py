@@ -166,6 +166,17 @@ class Board:
         self.started.add(turn.id)
         self.promised += self.wants(turn)
 
+    def bring_ahead(self, turn: TurnView) -> None:
+        """Room must be there."""
+        blocks = -(-turn.kv_tokens // self.block_size)
+        self.free -= blocks
+        turn = replace(turn, blocks=blocks, tier=Tier.RESIDENT, tier_since=self.now)
+        self.resident[turn.id] = turn
+        if turn.id in self.waiting:
+            self.waiting[turn.id] = turn
+        self.touched.add(turn.id)
+        self.actions.append(SwapIn(turn.id, ahead=True))
+
     def fail(self, turn: TurnView, message: str) -> None:
         if self.running.pop(turn.id, None) is not None:
             self.promised -= self.wants(turn)
@@ -225,6 +236,8 @@ def _moved_out(turn: TurnView, dropped: bool, now: float) -> TurnView:
         turn.resumed_at,
         turn.held,
         turn.tool,
+        0,
+        turn.due_at,
     )
 
 

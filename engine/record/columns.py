@@ -150,6 +150,11 @@ COUNTER_NAMES = {
     "swap_out_bytes": "swap_out_bytes_total",
     "swap_in_bytes": "swap_in_bytes_total",
     "swap_seconds": "swap_s_total",
+    "hidden_seconds": "swap_hidden_s_total",
+    "waited_seconds": "swap_waited_s_total",
+    "prefetches": "prefetches_total",
+    "prefetched_bytes": "prefetched_bytes_total",
+    "prefetches_wasted": "prefetches_wasted_total",
     "drops": "drops_total",
     "stalls": "stalls_total",
     "abandoned": "abandoned_total",
@@ -191,7 +196,10 @@ SAMPLES: tuple[Column[Sample], ...] = (
     Column("paused_turns", "INTEGER", lambda s: s.paused),
     Column("blocked_turns", "INTEGER", lambda s: s.blocked),
     Column("forced_turns", "INTEGER", lambda s: s.bands.turns.forced),
-    *(_counter(name, field, "REAL" if field == "swap_seconds" else "INTEGER") for field, name in COUNTER_NAMES.items()),
+    *(
+        _counter(name, field, "REAL" if field.endswith("_seconds") else "INTEGER")
+        for field, name in COUNTER_NAMES.items()
+    ),
     *(_rate(name, field) for field, name in RATE_NAMES.items()),
 )
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.backends.base import Backend
 from engine.body import Body
@@ -38,7 +38,9 @@ def simulate(setup: TwinSetup, on_progress: OnProgress | None = None, sinks: Seq
     raise to call it off; `sinks` get what those of a host get. Raises Refused for a setup that the card cannot run."""
     began = time.perf_counter()
     clock = VirtualClock(epoch=setup.began_utc)
-    backend = twin_backend(setup.card, setup.twin, clock, setup.first_knobs().kv_dtype, setup.host_bytes)
+    knobs = setup.first_knobs()
+    config = replace(setup.twin, overlap=setup.twin.overlap or knobs.overlap_copies)
+    backend = twin_backend(setup.card, config, clock, knobs.kv_dtype, setup.host_bytes)
     model = modelled_model(setup.card, backend)
     body = Body(backend, model, setup.costs or modelled_costs(setup.card, setup.twin), None, clock)
     told = 0.0

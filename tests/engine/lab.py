@@ -2,6 +2,7 @@
 tokens must be `expected_tokens`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from app.bench.rig import Rig
 from engine.backends.torch.backend import TorchBackend
@@ -34,7 +35,7 @@ def fake_body(arena_tokens: int, host_tokens: int, executor: FakeExecutor | None
 
 
 class Lab(Rig):
-    """A rig whose clock advances by STEP_S at each boundary."""
+    """A rig whose clock advances by STEP_S at each boundary. `overlap`: copies go on beside the steps."""
 
     def __init__(
         self,
@@ -42,8 +43,10 @@ class Lab(Rig):
         host_tokens: int = 4096,
         knobs: Knobs | None = None,
         executor: FakeExecutor | None = None,
+        overlap: bool = False,
     ) -> None:
         self.lab_clock = LabClock()
+        knobs = replace(knobs or Knobs(), overlap_copies=overlap)
         super().__init__(fake_body(arena_tokens, host_tokens, executor), knobs, clock=self.lab_clock)
         self.prompts: dict[TurnId, tuple[int, ...]] = {}
 

@@ -49,6 +49,7 @@ class SimTurn:
     generated: int = 0
     first_token_at: float | None = None
     error: str | None = None
+    due_at: float | None = None
 
     @property
     def live(self) -> bool:
@@ -71,6 +72,7 @@ class SimTurn:
             held=self.held,
             tool=self.tool,
             host_bytes=self.host_bytes,
+            due_at=self.due_at,
         )
 
 
@@ -255,9 +257,12 @@ class Simulator:
                         self._check_given_up(turn, actions[at:])
                     self._drop(turn)
                     self.counts[f"drops for {reason}"] += 1
-                case SwapIn():
+                case SwapIn(ahead=ahead):
                     assert turn.tier is Tier.HOST
-                    assert actions[at + 1] == Start(turn.id), "a swap-in without its start"
+                    if ahead:
+                        self._check_ahead(turn, decision)
+                    else:
+                        assert actions[at + 1] == Start(turn.id), "a swap-in without its start"
                     self._check_return(turn)
                     turn.blocks, turn.host_bytes = -(-turn.kv // BLOCK), 0
                     self._tier(turn, Tier.RESIDENT)
@@ -364,6 +369,22 @@ class Simulator:
     def _check_return(self, turn: SimTurn) -> None:
         foreground = turn.priority is Priority.FOREGROUND
         assert foreground or self.now >= turn.tier_since + TIER_DWELL_S, "came back within its dwell"
+
+    def _check_ahead(self, turn: SimTurn, decision: Decision) -> None:
+        """It waits for a slot, or its result is due, and provokes nobody's leaving."""
+        self.counts["ahead"] += 1
+        assert self.now >= turn.tier_since + TIER_DWELL_S, "came back ahead within its dwell"
+        assert not decision.evicting
+        promised = sum(max(0, self.need(t) - t.blocks) for t in self.running)
+        assert self.total - self.free + promised + self.need(turn) <= self.knobs.low_watermark * self.total
+        if turn.phase is Phase.BLOCKED:
+            assert turn.due_at is not None
+            return
+        assert not turn.held
+        assert len(self.running) == self.knobs.max_running, "ahead of a slot that is free"
+        waits = [t for t in self.in_phase(Phase.WAITING, Phase.PAUSED) if not t.held]
+        before = [t for t in waits if (t.priority, place(t.view())) < (turn.priority, place(turn.view()))]
+        assert len(before) < max(1, self.knobs.max_running // 2), "too far behind in line"
 
     def _check_state(self, decision: Decision) -> None:
         running = self.running

@@ -31,8 +31,8 @@ ACT = st.one_of(
 class Driver:
     """Carries acts out on a lab; a refusal is a legal answer that must have changed nothing the next tick trips on."""
 
-    def __init__(self, arena_tokens: int, host_tokens: int) -> None:
-        self.lab = Lab(arena_tokens, host_tokens, Knobs(max_running=3))
+    def __init__(self, arena_tokens: int, host_tokens: int, overlap: bool = False) -> None:
+        self.lab = Lab(arena_tokens, host_tokens, Knobs(max_running=3), overlap=overlap)
         self.turns: list[TurnId] = []
 
     def act(self, act: tuple[object, ...]) -> None:
@@ -91,10 +91,13 @@ class Driver:
 @given(
     arena_tokens=st.integers(64, 400),
     host_tokens=st.sampled_from((0, 100, 2000)),
+    overlap=st.booleans(),
     acts=st.lists(ACT, min_size=4, max_size=30),
 )
-def test_any_sequence_ends_with_the_right_tokens(arena_tokens: int, host_tokens: int, acts: list) -> None:
-    driver = Driver(arena_tokens, host_tokens)
+def test_any_sequence_ends_with_the_right_tokens(
+    arena_tokens: int, host_tokens: int, overlap: bool, acts: list
+) -> None:
+    driver = Driver(arena_tokens, host_tokens, overlap)
     for act in acts:
         driver.act(act)
         driver.lab.tick()

@@ -7,7 +7,7 @@ import pytest
 
 from engine.errors import BadKnob
 from engine.geometry import KVDtype
-from engine.knob_words import change
+from engine.knob_words import change, parsed
 from engine.knobs import LABELS, Knobs
 
 
@@ -29,6 +29,8 @@ from engine.knobs import LABELS, Knobs
         ("host_pool_bytes", -1),
         ("min_quantum_s", -0.5),
         ("abandon_after_s", 0),
+        ("overlap_copies", 1),
+        ("overlap_copies", "on"),
         ("kv_dtype", "fp8"),
         ("kv_dtype", None),
         ("policy", ""),
@@ -57,10 +59,17 @@ def test_the_low_watermark_must_not_be_above_the_high_one() -> None:
         ("min_quantum_s", 0.25, 1.0, "Quantum 0.25 → 1 s"),
         ("kv_dtype", KVDtype.FP16, KVDtype.Q8, "KV precision fp16 → q8"),
         ("long_turn_tokens", 2048, 512, "Long turn 2,048 → 512 tok"),
+        ("overlap_copies", False, True, "Overlapped copies off → on"),
     ],
 )
 def test_a_change_in_words(name: str, old: object, new: object, text: str) -> None:
     assert change(name, old, new) == text
+
+
+def test_a_switch_is_told_and_read_back() -> None:
+    assert [parsed("overlap_copies", str(value)) for value in (True, False)] == [True, False]
+    with pytest.raises(BadKnob, match="Overlapped copies cannot be 'yes'"):
+        parsed("overlap_copies", "yes")
 
 
 def test_every_knob_has_a_word() -> None:

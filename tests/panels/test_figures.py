@@ -8,7 +8,7 @@ from engine.blocked import Blocked, Share
 from engine.geometry import KVDtype
 from engine.knobs import Knobs
 from engine.snapshot import HostState, Rates
-from panels import figures, units
+from panels import figures, top, units
 from panels.scale import Scale
 from tests.panels.fake_control import CARD, GIB, HOST, FakeControl
 
@@ -51,6 +51,21 @@ def test_turns_without_a_slot_are_told_apart_and_broken_stalls_counted() -> None
     shown = {c.key: c for c in figures.tiles(dataclasses.replace(snapshot, counters=counters), Scale(None))}
     assert shown["turns"].sub == "2 paused · 1 waiting · 1 tool"
     assert shown["preemptions"].sub == "stalls broken 2"
+
+
+def test_the_share_of_copies_that_was_hidden_is_said_once_one_has_run() -> None:
+    snapshot = FakeControl(at=60.0).snapshot
+    counters = dataclasses.replace(snapshot.counters, swap_seconds=0.0)
+    snapshot = dataclasses.replace(snapshot, counters=counters)
+    shown = {c.key: c for c in figures.tiles(snapshot, Scale(None))}
+    assert "n/a of the copies' time" in shown["swapped"].hint
+    assert top.line(snapshot).endswith("· copies hidden n/a")
+    counters = dataclasses.replace(counters, swap_seconds=0.5, hidden_seconds=0.4, waited_seconds=0.1, prefetches=1)
+    snapshot = dataclasses.replace(snapshot, counters=counters)
+    shown = {c.key: c for c in figures.tiles(snapshot, Scale(None))}
+    assert "80 % of the copies' time, 500 ms, went by" in shown["swapped"].hint
+    assert "1 turn came back ahead of a slot, 0 of them left again" in shown["swapped"].hint
+    assert top.line(snapshot).endswith("· copies hidden 80 %")
 
 
 def test_q8_raises_the_paused_turns_that_fit() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from engine.backends.base import Converted, Copied, DeviceMemory, Holding, Moved, StepPlan, StepResult
+from engine.backends.base import Converted, Copied, DeviceMemory, Holding, Landed, Moved, StepPlan, StepResult
 from engine.backends.hostmem import available_host_bytes, host_pool_limit
 from engine.backends.limits import check_keep, check_new, check_probe, check_tokens, validated
 from engine.backends.torch.arena import Arena, aligned_bytes
@@ -20,6 +20,7 @@ from engine.backends.torch.hostpool import HostPool, unit_bytes
 from engine.backends.torch.probe import copy_sizes, probe_copy
 from engine.backends.torch.sampling import warm_up as warm_up_sampling
 from engine.backends.torch.stepper import run_step
+from engine.backends.torch.traffic import Traffic
 from engine.backends.torch.turns import OpenTurn
 from engine.errors import CorruptCopy, IntegrityError, Refused, UnknownTurn
 from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype
@@ -62,6 +63,7 @@ class TorchBackend:
         self._scratch = aligned_bytes(scratch_bytes([self._layout(d) for d in executor.kv_dtypes]), executor.device)
         self._arena = Arena(arena_bytes, layout, executor.device)
         self._pool = HostPool(host_bytes, unit_bytes(self.geometry, block_size), executor.device, host_asked)
+        self._traffic = Traffic(self._arena, self._pool, self._scratch)
 
     @property
     def executor(self) -> Executor:
@@ -104,7 +106,7 @@ class TorchBackend:
     def step(self, plan: StepPlan) -> StepResult:
         for work in plan.work:
             self._turn(work.turn)
-        return run_step(plan, self._turns, self._arena, self._executor)
+        return run_step(plan, self._turns, self._arena, self._traffic, self._executor)
 
     def extend(self, turn: TurnId, keep: int, tokens: Sequence[int]) -> None:
         """Raises Refused, with nothing changed, for a `keep` outside the turn, bad tokens, or nothing left at all."""
@@ -116,8 +118,11 @@ class TorchBackend:
         self._cut_kv(state, min(state.kv_tokens, keep, total - 1))
 
     def _cut_kv(self, state: OpenTurn, keep: int) -> None:
-        """Keep the KV of the first `keep` tokens, in whatever tier it is."""
-        state.kv_tokens = keep
+        """Keep the KV of the first `keep` tokens, in whatever tier it is, once a copy of what is cut is over."""
+        if keep == state.kv_tokens:
+            return
+        self._traffic.wait(state)
+        keep = state.kv_tokens = min(keep, state.kv_tokens)
         blocks = self._arena.layout.blocks_for(keep)
         if not state.parked:
             self._arena.cut(state.id, blocks)
@@ -131,42 +136,41 @@ class TorchBackend:
         """None also when the copy itself failed, which is logged: the turn stays where it is, unchanged. Raises Refused
         if the turn holds no block of the arena."""
         state = self._turn(turn)
-        table = self._arena.table(turn)
-        if not table:
+        if not self._arena.table(turn):
             raise Refused(f"Turn {turn} holds nothing in the arena; only a resident turn can be swapped out.")
-        started = time.perf_counter()
-        try:
-            parked = self._pool.store(self._arena.memory, self._arena.layout, table)
-        except CorruptCopy:
-            log.exception("turn %d could not be copied to the host pool; it stays in the arena", turn)
-            return None
-        if parked is None:
-            return None
-        state.parked = parked
-        self._arena.give(turn)
-        return Moved(parked.nbytes, time.perf_counter() - started)
+        return self._traffic.out(state)
 
     def swap_in(self, turn: TurnId) -> Moved | None:
         """Raises Refused if the turn has no host copy."""
         state = self._turn(turn)
-        if state.parked is None:
+        if state.parked is None or state.coming:
             raise Refused(f"Turn {turn} has no copy in the host pool; only a swapped turn can be brought back.")
-        started = time.perf_counter()
-        parked = state.parked
-        if not self._arena.take(turn, parked.blocks):
-            return None
-        arena = self._arena
         try:
-            self._pool.load(parked, arena.memory, arena.layout, arena.table(turn), self._scratch)
+            return self._traffic.back(state)
         except CorruptCopy:
             self.drop(turn)
             raise
-        self._pool.release(parked)
-        state.parked = None
-        return Moved(parked.nbytes, time.perf_counter() - started)
+
+    @property
+    def can_overlap(self) -> bool:
+        return not self._pool.pinned
+
+    @property
+    def overlap(self) -> bool:
+        return self._traffic.overlap
+
+    def set_overlap(self, on: bool) -> None:
+        self._traffic.set_overlap(on)
+
+    def landed(self) -> tuple[Landed, ...]:
+        return self._traffic.landed()
+
+    def settle(self) -> None:
+        self._traffic.settle()
 
     def drop(self, turn: TurnId) -> None:
         state = self._turn(turn)
+        self._traffic.give_up(state)
         self._arena.give(turn)
         if state.parked:
             self._pool.release(state.parked)
@@ -184,15 +188,22 @@ class TorchBackend:
     def holding(self, turn: TurnId) -> Holding:
         state = self._turn(turn)
         blocks = len(self._arena.table(turn))
-        if state.parked is None:
+        if state.parked is None or state.coming:
             return Holding(state.kv_tokens, blocks)
-        return Holding(state.kv_tokens, blocks, self._pool.occupied(state.parked), state.parked.layout.dtype)
+        return Holding(
+            kv_tokens=state.kv_tokens,
+            blocks=blocks,
+            host_bytes=self._pool.occupied(state.parked),
+            host_dtype=state.parked.layout.dtype,
+            leaving=self._arena.leaving(turn),
+        )
 
     def set_kv_dtype(self, dtype: KVDtype) -> Converted:
         arena, new = self._arena, self._layout(dtype)
         started = time.perf_counter()
         if new == arena.layout:
             return Converted(0, 0.0, arena.blocks)
+        self._traffic.settle()
         fits = new.blocks_in(arena.nbytes)
         if arena.held > fits:
             raise Refused(
@@ -227,6 +238,7 @@ class TorchBackend:
 
     def set_host_pool(self, nbytes: int) -> None:
         self.check_host_pool(nbytes)
+        self._traffic.settle()
         self._pool.resize(nbytes)
 
     def memory(self) -> DeviceMemory:
@@ -237,7 +249,7 @@ class TorchBackend:
             arena_bytes=self._arena.memory.nbytes,
             block_bytes=self._arena.layout.nbytes,
             blocks_total=self._arena.blocks,
-            blocks_free=self._arena.free,
+            blocks_free=self._arena.room,
             host_total_bytes=self._pool.total_bytes,
             host_used_bytes=self._pool.used_bytes,
             host_unit_bytes=self._pool.unit,
@@ -299,4 +311,5 @@ class TorchBackend:
     def shutdown(self) -> None:
         for turn in list(self._turns):
             self.close(turn)
+        self._traffic.close()
         self._pool.close()

@@ -6,7 +6,7 @@ between, so a copy succeeds whenever enough units are free.
 
 import heapq
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -62,9 +62,8 @@ class HostPool:
         self.pinned = device.type != "cpu"
         lanes = min(MAX_WORKERS, os.cpu_count() or 1)
         self.workers = ThreadPoolExecutor(lanes, thread_name_prefix="parkdeck-copy")
-        self.copies: Copies = CpuCopies(self.workers, lanes)
-        if self.pinned:
-            self.copies = device_copies(device, self.workers)
+        self._beside = CpuCopies(self.workers, lanes)
+        self.copies: Copies = device_copies(device, self.workers) if self.pinned else self._beside
         self._parked: dict[int, _Copy] = {}
         self._next_key = 0
         self._install(Slab(nbytes // unit * unit, pinned=self.pinned), nbytes if asked is None else asked)
@@ -100,7 +99,20 @@ class HostPool:
     def store(self, memory: torch.Tensor, layout: BlockLayout, blocks: Sequence[int]) -> Parked | None:
         """Copy `blocks` of the arena into the pool. None, with nothing changed, if too few units are free. Raises
         CorruptCopy, with nothing changed, when the copy itself fails."""
-        nbytes = len(blocks) * layout.nbytes
+        parked = self.reserve(layout, len(blocks))
+        if parked is None:
+            return None
+        copy = self._parked[parked.key]
+        try:
+            copy.sums = self.copies.out(memory, self._slab.tensor, self._job(copy.units, copy.filled, blocks, layout))
+        except Exception as error:
+            self.release(parked)
+            raise CorruptCopy(f"The copy to host memory failed: {error}") from error
+        return parked
+
+    def reserve(self, layout: BlockLayout, blocks: int) -> Parked | None:
+        """Units for a copy that is still to be made. None, with nothing changed, if too few are free."""
+        nbytes = blocks * layout.nbytes
         count = self.units_for(nbytes)
         if count > len(self._free):
             return None
@@ -109,15 +121,26 @@ class HostPool:
         if nbytes % self.unit:
             filled[-1] = nbytes % self.unit
         self._touched = max(self._touched, max(units, default=-1) + 1)
-        try:
-            sums = self.copies.out(memory, self._slab.tensor, self._job(units, filled, blocks, layout))
-        except Exception as error:
-            self._give(units)
-            raise CorruptCopy(f"The copy to host memory failed: {error}") from error
-        parked = Parked(self._next_key, layout, len(blocks))
+        parked = Parked(self._next_key, layout, blocks)
         self._next_key += 1
-        self._parked[parked.key] = _Copy(units, filled, sums)
+        self._parked[parked.key] = _Copy(units, filled, [])
         return parked
+
+    def store_beside(self, parked: Parked, memory: torch.Tensor, blocks: Sequence[int]) -> Iterator[None]:
+        """Make the copy that was reserved, a small piece at a time, in whatever thread asks for the next. Only where
+        arena and pool lie in one memory, as `load_beside`."""
+        copy = self._parked[parked.key]
+        job = self._job(copy.units, copy.filled, blocks, parked.layout)
+        for sums in self._beside.out_beside(memory, self._slab.tensor, job):
+            copy.sums = sums
+            yield
+
+    def load_beside(self, parked: Parked, memory: torch.Tensor, blocks: Sequence[int]) -> Iterator[None]:
+        """`load` of a copy at the arena's own precision, a small piece at a time, in whatever thread asks for the
+        next. The last one raises CorruptCopy when a checksum is wrong."""
+        copy = self._parked[parked.key]
+        job = self._job(copy.units, copy.filled, blocks, parked.layout)
+        return self._beside.back_beside(memory, self._slab.tensor, job, copy.sums)
 
     def load(
         self,

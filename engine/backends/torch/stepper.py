@@ -16,6 +16,7 @@ from engine.backends.base import StepPlan, StepResult, TurnStep
 from engine.backends.torch.arena import Arena
 from engine.backends.torch.executor import Executor, Rows
 from engine.backends.torch.sampling import UnusableLogits, sample
+from engine.backends.torch.traffic import Traffic
 from engine.backends.torch.turns import OpenTurn
 from engine.errors import IntegrityError
 from engine.turn import TurnId
@@ -48,12 +49,15 @@ class _Outcome:
     error: str | None = None
 
 
-def run_step(plan: StepPlan, turns: Mapping[TurnId, OpenTurn], arena: Arena, executor: Executor) -> StepResult:
-    """Compute the plan's pending tokens and sample. Raises IntegrityError, with nothing changed, for a plan that names
-    a turn twice or one that cannot run, or that did not leave room in the arena."""
+def run_step(
+    plan: StepPlan, turns: Mapping[TurnId, OpenTurn], arena: Arena, traffic: Traffic, executor: Executor
+) -> StepResult:
+    """Compute the plan's pending tokens and sample. Whose KV is still coming is left out, and so is a chunk whose
+    blocks have not been left yet, unless nobody else could run. Raises IntegrityError, with nothing changed, for a plan
+    that names a turn twice or one that cannot run, or that did not leave room in the arena."""
     started = time.perf_counter()
-    chunks = _chunks(plan, turns)
     limit = executor.config.max_context
+    chunks = _here(_chunks(plan, turns), arena, traffic)
     outcomes = {chunk.turn.id: _over_context(limit) for chunk in chunks if chunk.end > limit}
     able = [chunk for chunk in chunks if chunk.end <= limit]
     _take_blocks(able, arena)
@@ -77,7 +81,7 @@ def _chunks(plan: StepPlan, turns: Mapping[TurnId, OpenTurn]) -> list[_Chunk]:
     chunks = []
     for work in plan.work:
         turn = turns[work.turn]
-        if work.budget < 1 or turn.pending < 1 or turn.parked:
+        if work.budget < 1 or turn.pending < 1 or (turn.parked and not turn.coming):
             raise IntegrityError(
                 f"turn {turn.id} cannot run: budget {work.budget}, {turn.pending} tokens pending, "
                 f"KV {'in the host pool' if turn.parked else 'resident'}"
@@ -88,8 +92,34 @@ def _chunks(plan: StepPlan, turns: Mapping[TurnId, OpenTurn]) -> list[_Chunk]:
     return chunks
 
 
+def _here(chunks: list[_Chunk], arena: Arena, traffic: Traffic) -> list[_Chunk]:
+    """Those that can run now. If nobody can, the engine waits for a copy."""
+    traffic.look()
+    while traffic.busy:
+        here = [chunk for chunk in chunks if not chunk.turn.coming and not traffic.lost(chunk.turn.id)]
+        need = sum(_need(chunk, arena) for chunk in here if chunk.is_row)
+        traffic.make_room(need)
+        room = arena.free - need
+        able: list[_Chunk] = []
+        for chunk in here:
+            more = 0 if chunk.is_row else _need(chunk, arena)
+            if more <= room:
+                room -= more
+                able.append(chunk)
+        if able or not chunks:
+            return able
+        if traffic.busy:
+            traffic.wait_for_the_first()
+    return [chunk for chunk in chunks if not traffic.lost(chunk.turn.id)]
+
+
+def _need(chunk: _Chunk, arena: Arena) -> int:
+    """Blocks that it will take."""
+    return arena.layout.blocks_for(chunk.end) - len(arena.table(chunk.turn.id))
+
+
 def _take_blocks(chunks: Sequence[_Chunk], arena: Arena) -> None:
-    need = [arena.layout.blocks_for(chunk.end) - len(arena.table(chunk.turn.id)) for chunk in chunks]
+    need = [_need(chunk, arena) for chunk in chunks]
     if sum(need) > arena.free:
         raise IntegrityError(f"the plan needs {sum(need)} more blocks, {arena.free} of {arena.blocks} are free")
     for chunk, count in zip(chunks, need, strict=True):

@@ -8,13 +8,14 @@ steps, a turn that comes back runs once its copy is there, and a block that leav
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.backends.base import Converted, Copied, DeviceMemory, Holding, Moved, StepPlan, StepResult
+from engine.backends.base import Converted, Copied, DeviceMemory, Holding, Landed, Moved, StepPlan, StepResult
 from engine.backends.limits import check_keep, check_new, check_probe, check_tokens, validated
 from engine.backends.twin.books import KV_DTYPES, ArenaBook, PoolBook
 from engine.backends.twin.link import Link
-from engine.backends.twin.stepper import TwinTurn, run_step
+from engine.backends.twin.stepper import run_step
 from engine.backends.twin.times import CardTimes
 from engine.backends.twin.tokens import VOCABULARY
+from engine.backends.twin.turns import TwinTurn
 from engine.errors import IntegrityError, Refused, UnknownTurn
 from engine.geometry import BLOCK_SIZE, BlockLayout, KVDtype, KVGeometry
 from engine.turn import Sampling, TurnId
@@ -61,15 +62,11 @@ class TwinBackend:
             raise Refused(f"An arena of {card.arena_bytes} bytes holds no block of {layout.nbytes} bytes; enlarge it.")
         self._arena = ArenaBook(card.arena_bytes, layout)
         self._pool = PoolBook(host_bytes, card.geometry, block_size)
-        self._link = Link(clock, overlap)
+        self._link = Link(clock, self._arena, self._pool, overlap)
 
     @property
     def clock(self) -> VirtualClock:
         return self._clock
-
-    @property
-    def link(self) -> Link:
-        return self._link
 
     @property
     def kv_dtype(self) -> KVDtype:
@@ -80,9 +77,9 @@ class TwinBackend:
         return frozenset(KV_DTYPES)
 
     @property
-    def copies_until(self) -> float:
-        """When the last copy asked for is over, engine clock."""
-        return self._link.free_at
+    def copying(self) -> bool:
+        """Copies are under way, or nobody has been told yet that they are over."""
+        return not self._link.quiet
 
     @property
     def peak_kv_bytes(self) -> int:
@@ -119,8 +116,12 @@ class TwinBackend:
         check_keep(turn, state.tokens, keep, len(tokens))
         check_tokens(tokens, total, self.max_context, self.vocab_size)
         state.tokens = total
-        state.kv_tokens = min(state.kv_tokens, keep, total - 1)
-        blocks = -(-state.kv_tokens // self.block_size)
+        kept = min(state.kv_tokens, keep, total - 1)
+        if kept == state.kv_tokens:
+            return
+        self._link.wait(state)
+        state.kv_tokens = kept
+        blocks = -(-kept // self.block_size)
         if state.parked is None:
             self._free(state, state.blocks - blocks)
         elif blocks:
@@ -139,6 +140,7 @@ class TwinBackend:
 
     def drop(self, turn: TurnId) -> None:
         state = self._turn(turn)
+        self._link.give_up(state)
         self._free(state, state.blocks)
         if state.parked is not None:
             self._pool.release(state.parked)
@@ -150,16 +152,15 @@ class TwinBackend:
         del self._turns[turn]
 
     def _free(self, state: TwinTurn, blocks: int) -> None:
-        """Blocks that a copy is still on its way to are not written by others before it ended."""
         state.blocks -= blocks
         self._arena.give(blocks)
-        self._link.keep(blocks, state.ready_at)
 
     def holding(self, turn: TurnId) -> Holding:
         state = self._turn(turn)
-        if state.parked is None:
+        parked = state.parked
+        if parked is None or state.coming:
             return Holding(state.kv_tokens, state.blocks)
-        return Holding(state.kv_tokens, 0, state.parked.units * self._pool.unit, state.parked.layout.dtype)
+        return Holding(state.kv_tokens, 0, parked.units * self._pool.unit, parked.layout.dtype, state.left_here)
 
     # -- copies -----------------------------------------------------------------------------------------------------
 
@@ -168,29 +169,53 @@ class TwinBackend:
         state = self._turn(turn)
         if not state.blocks:
             raise Refused(f"Turn {turn} holds nothing in the arena; only a resident turn can be swapped out.")
+        if state.coming:
+            self._link.give_up(state)
+            self._free(state, state.blocks)
+            return Moved(0, 0.0)
         parked = self._pool.store(self._arena.layout, state.blocks)
         if parked is None:
             return None
-        seconds = self.times.out_s(parked.nbytes)
-        state.ready_at = self._link.carry(seconds)
+        state.parked, state.leaving, state.left_here = parked, True, state.blocks
         self._free(state, state.blocks)
-        state.parked = parked
-        return Moved(parked.nbytes, seconds)
+        return Moved(parked.nbytes, self._link.carry(state, parked.nbytes, self.times.out_s(parked.nbytes)))
 
     def swap_in(self, turn: TurnId) -> Moved | None:
         """Raises Refused if the turn has no host copy."""
-        state = self._turn(turn)
+        state, arena = self._turn(turn), self._arena
         parked = state.parked
-        if parked is None:
+        if parked is None or state.coming:
             raise Refused(f"Turn {turn} has no copy in the host pool; only a swapped turn can be brought back.")
-        if not self._arena.take(parked.blocks):
+        if parked.blocks > arena.free:
             return None
-        seconds = self.times.back_s(parked.nbytes)
-        state.ready_at = self._link.carry(seconds)
-        state.blocks = parked.blocks
-        self._pool.release(parked)
-        state.parked = None
-        return Moved(parked.nbytes, seconds)
+        if state.leaving and state.left_here == parked.blocks:
+            self._link.give_up(state)
+            self._pool.release(parked)
+            state.parked, state.blocks = None, parked.blocks
+            arena.take(parked.blocks)
+            return Moved(0, 0.0)
+        self._link.wait(state)
+        self._link.promise(state, max(0, parked.blocks - (arena.free - self._link.unwritable)))
+        arena.take(parked.blocks)
+        state.blocks, state.coming = parked.blocks, True
+        return Moved(parked.nbytes, self._link.carry(state, parked.nbytes, self.times.back_s(parked.nbytes)))
+
+    @property
+    def can_overlap(self) -> bool:
+        return True
+
+    @property
+    def overlap(self) -> bool:
+        return self._link.overlap
+
+    def set_overlap(self, on: bool) -> None:
+        self._link.set_overlap(on)
+
+    def landed(self) -> tuple[Landed, ...]:
+        return self._link.landed()
+
+    def settle(self) -> None:
+        self._link.settle()
 
     @property
     def copy_sizes(self) -> tuple[int, ...]:
@@ -216,7 +241,7 @@ class TwinBackend:
                 f"At {dtype} the arena holds {fits} blocks ({fits * new.nbytes / 2**20:.1f} MiB) but {held} "
                 f"({held * new.nbytes / 2**20:.1f} MiB) are held; move turns out of it first."
             )
-        self._link.drain()
+        self._link.settle()
         nbytes = held * (arena.layout.nbytes + new.nbytes)
         seconds = self.times.convert_s(nbytes)
         self._clock.advance(seconds)
@@ -240,7 +265,7 @@ class TwinBackend:
     def set_arena(self, nbytes: int) -> None:
         """Copies under way end first."""
         self.check_arena(nbytes)
-        self._link.drain()
+        self._link.settle()
         self._arena.resize(nbytes)
 
     def check_host_pool(self, nbytes: int) -> None:
@@ -250,6 +275,7 @@ class TwinBackend:
 
     def set_host_pool(self, nbytes: int) -> None:
         self.check_host_pool(nbytes)
+        self._link.settle()
         pool = self._pool
         if nbytes // pool.unit < pool.used:
             raise Refused(
@@ -279,13 +305,15 @@ class TwinBackend:
         return self._clock.shortfall()
 
     def check_integrity(self) -> None:
-        resident = [turn for turn in self._turns.values() if turn.parked is None]
+        resident = [turn for turn in self._turns.values() if turn.parked is None or turn.coming]
         held = sum(turn.blocks for turn in self._turns.values())
         if held + self._arena.free != self._arena.blocks:
             raise IntegrityError(f"arena: {held} blocks held + {self._arena.free} free != {self._arena.blocks}")
         for turn in resident:
             if turn.blocks != -(-turn.kv_tokens // self.block_size):
                 raise IntegrityError(f"arena: turn {turn.id} holds {turn.blocks} blocks for {turn.kv_tokens} tokens")
+        if self._link.unwritable > self._arena.free:
+            raise IntegrityError(f"arena: copies read {self._link.unwritable} blocks, {self._arena.free} are not held")
         parked = [turn.parked for turn in self._turns.values() if turn.parked is not None]
         used = sum(-(-copy.nbytes // self._pool.unit) for copy in parked)
         if used != self._pool.used or used > self._pool.units:

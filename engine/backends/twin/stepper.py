@@ -1,33 +1,15 @@
 """One step of the twin: which turns run, the blocks that they take, and how long it all takes on the card."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from engine.backends.base import StepPlan, StepResult, TurnStep
-from engine.backends.twin.books import ArenaBook, Parked
+from engine.backends.twin.books import ArenaBook
 from engine.backends.twin.link import Link
 from engine.backends.twin.times import CardTimes
 from engine.backends.twin.tokens import token_at
+from engine.backends.twin.turns import TwinTurn
 from engine.errors import IntegrityError
 from engine.turn import TurnId
-
-
-@dataclass(slots=True)
-class TwinTurn:
-    """`tokens`: prompt and generated, counted. `blocks`: held in the arena. `ready_at`: when its KV is here again."""
-
-    id: TurnId
-    tokens: int
-    seed: int
-    kv_tokens: int = 0
-    blocks: int = 0
-    parked: Parked | None = None
-    ready_at: float = 0.0
-
-    @property
-    def pending(self) -> int:
-        return self.tokens - self.kv_tokens
-
 
 Chunk = tuple[TwinTurn, int]
 """So many pending tokens of a turn."""
@@ -41,12 +23,13 @@ def run_step(
     times: CardTimes,
     max_context: int,
 ) -> StepResult:
-    """Decode rows together, then each chunk by itself; the link's clock advances. Raises IntegrityError, with nothing
+    """Decode rows together, then each chunk by itself; the link's clock advances. Who is left out for now is as in the
+    torch backend. Raises IntegrityError, with nothing
     changed, for a plan that names a turn twice or one that cannot run, or that did not leave room in the arena."""
     clock = link.clock
     started = clock.now()
-    chunks = _ready(_chunks(plan, turns), link)
-    _take_blocks([chunk for chunk in chunks if _end(chunk) <= max_context], arena, link)
+    chunks = _here(_chunks(plan, turns), arena, link)
+    _take_blocks([chunk for chunk in chunks if _end(chunk) <= max_context], arena)
     rows = kv_tokens = prefilled = 0
     seconds = 0.0
     steps: list[TurnStep] = []
@@ -72,7 +55,7 @@ def _chunks(plan: StepPlan, turns: Mapping[TurnId, TwinTurn]) -> list[Chunk]:
     for work in plan.work:
         turn = turns[work.turn]
         pending = turn.pending
-        if work.budget < 1 or pending < 1 or turn.parked:
+        if work.budget < 1 or pending < 1 or (turn.parked and not turn.coming):
             raise IntegrityError(
                 f"turn {turn.id} cannot run: budget {work.budget}, {pending} tokens pending, "
                 f"KV {'in the host pool' if turn.parked else 'resident'}"
@@ -83,21 +66,37 @@ def _chunks(plan: StepPlan, turns: Mapping[TurnId, TwinTurn]) -> list[Chunk]:
     return chunks
 
 
-def _ready(chunks: list[Chunk], link: Link) -> list[Chunk]:
-    """Those whose KV is here. If nobody's is, the engine waits for the first."""
-    if not link.overlap or not chunks:
-        return chunks
-    link.clock.advance_to(min(turn.ready_at for turn, _ in chunks))
-    now = link.clock.now()
-    return [chunk for chunk in chunks if chunk[0].ready_at <= now]
+def _here(chunks: list[Chunk], arena: ArenaBook, link: Link) -> list[Chunk]:
+    """Those that can run now. If nobody can, the engine waits for a copy."""
+    link.look()
+    while link.busy:
+        here = [chunk for chunk in chunks if not chunk[0].coming]
+        need = sum(_need(chunk, arena) for chunk in here if chunk[0].pending == 1)
+        link.wait_for(need)
+        room = arena.free - link.unwritable - need
+        able: list[Chunk] = []
+        for chunk in here:
+            more = 0 if chunk[0].pending == 1 else _need(chunk, arena)
+            if more <= room:
+                room -= more
+                able.append(chunk)
+        if able or not chunks:
+            return able
+        if link.busy:
+            link.wait_for_the_first()
+    return chunks
 
 
-def _take_blocks(chunks: list[Chunk], arena: ArenaBook, link: Link) -> None:
-    needs = [(chunk[0], arena.layout.blocks_for(_end(chunk)) - chunk[0].blocks) for chunk in chunks]
+def _need(chunk: Chunk, arena: ArenaBook) -> int:
+    """Blocks that it will take."""
+    return arena.layout.blocks_for(_end(chunk)) - chunk[0].blocks
+
+
+def _take_blocks(chunks: list[Chunk], arena: ArenaBook) -> None:
+    needs = [(chunk[0], _need(chunk, arena)) for chunk in chunks]
     total = sum(need for _, need in needs)
     if not total:
         return
-    link.wait_for(total, arena.free)
     if not arena.take(total):
         raise IntegrityError(f"the plan needs {total} more blocks, {arena.free} of {arena.blocks} are free")
     for turn, need in needs:

@@ -11,7 +11,7 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import Request
 
-from engine.backends.base import Converted, Copied, DeviceMemory, Holding, Moved, StepPlan, StepResult, TurnStep
+from engine.backends.base import Converted, Copied, DeviceMemory, Holding, Landed, Moved, StepPlan, StepResult, TurnStep
 from engine.backends.limits import check_keep, check_new, check_probe, check_tokens, validated
 from engine.backends.vllm.hostpool import HostPool
 from engine.backends.vllm.probe import probe_copy
@@ -187,6 +187,24 @@ class VllmBackend:
         if blocks is None:
             return None
         return Moved(self._pool.load(turn, blocks), time.perf_counter() - started)
+
+    @property
+    def can_overlap(self) -> bool:
+        return False
+
+    @property
+    def overlap(self) -> bool:
+        return False
+
+    def set_overlap(self, on: bool) -> None:
+        if on:
+            raise Refused("On vLLM the engine stands still for its copies; leave overlapped copies off.")
+
+    def landed(self) -> tuple[Landed, ...]:
+        return ()
+
+    def settle(self) -> None:
+        """No copy outlasts its verb."""
 
     def check_host_pool(self, nbytes: int) -> None:
         """A size below 0 and growth beyond half of what the host has available are refused."""

@@ -54,7 +54,8 @@ def leaves_nothing(backend: Backend) -> None:
 
 
 class BackendConformance:
-    """The suite. `arena_tokens` and `host_tokens` are counted at `kv_dtype`."""
+    """The suite. `arena_tokens` and `host_tokens` are counted at `kv_dtype`. A body whose copies can go on beside its
+    steps passes it both ways."""
 
     recomputes_exactly = True
     tokens_per_turn = 12
@@ -144,6 +145,9 @@ class BackendConformance:
         back = backend.swap_in(turn)
         assert back is not None
         assert back.nbytes == moved.nbytes
+        backend.settle()
+        backend.check_integrity()
+        assert {one.error for one in backend.landed()} <= {None}
         assert backend.memory().host_used_bytes == 0
         backend.check_integrity()
         assert got + run_until(backend, turn, self.tokens_per_turn - 4) == alone
@@ -232,6 +236,94 @@ class BackendConformance:
         assert backend.swap_in(a) is None
         assert backend.holding(a) == before
         backend.check_integrity()
+        backend.shutdown()
+
+    def test_copies_are_told_of_once_by_their_verb_or_when_they_have_landed(self, backend: Backend) -> None:
+        turn = TurnId(1)
+        backend.open(turn, self.prompt(50), GREEDY)
+        run_until(backend, turn, 1)
+        told = []
+        for verb, out in ((backend.swap_out, True), (backend.swap_in, False)):
+            moved = verb(turn)
+            assert moved is not None
+            assert (moved.seconds is None) == backend.overlap
+            backend.settle()
+            told = [(one.turn, one.out, one.nbytes, one.error) for one in backend.landed()]
+            assert told == ([(turn, out, moved.nbytes, None)] if backend.overlap else [])
+            assert backend.landed() == ()
+        backend.close(turn)
+        leaves_nothing(backend)
+
+    def test_a_turn_called_back_at_once_and_one_sent_out_again_go_on_as_if_alone(self, backend: Backend) -> None:
+        """Where copies go on beside steps none has ended yet: they are given up and nothing has moved."""
+        alone = self.alone(backend, self.prompt(50), self.tokens_per_turn)
+        turn = TurnId(1)
+        backend.open(turn, self.prompt(50), GREEDY)
+        got = run_until(backend, turn, 3)
+        for _ in range(3):
+            assert backend.swap_out(turn) is not None
+            assert backend.swap_in(turn) is not None
+            assert backend.swap_out(turn) is not None
+            backend.check_integrity()
+            assert backend.holding(turn).blocks == 0
+            assert backend.holding(turn).host_bytes > 0
+            assert backend.swap_in(turn) is not None
+            backend.check_integrity()
+            got += run_until(backend, turn, 2)
+        assert got + run_until(backend, turn, self.tokens_per_turn - len(got)) == alone
+        backend.close(turn)
+        leaves_nothing(backend)
+
+    @pytest.mark.parametrize("verb", ["close", "drop", "extend"])
+    @pytest.mark.parametrize("way", ["out", "back"])
+    def test_a_verb_right_behind_a_copy_leaves_nothing_behind(self, backend: Backend, verb: str, way: str) -> None:
+        turn, mate = TurnId(1), TurnId(2)
+        for each in (turn, mate):
+            backend.open(each, self.prompt(60, salt=each), GREEDY)
+            run_until(backend, each, 1)
+        assert backend.swap_out(turn) is not None
+        if way == "back":
+            backend.settle()
+            assert backend.swap_in(turn) is not None
+        if verb == "extend":
+            backend.extend(turn, 20, [4])
+            backend.check_integrity()
+            assert backend.holding(turn).kv_tokens == 20
+            if way == "out":
+                assert backend.swap_in(turn) is not None
+            assert run_until(backend, turn, 3) == self.alone(backend, [*self.prompt(60, salt=1)[:20], 4], 3)
+            backend.close(turn)
+        else:
+            getattr(backend, verb)(turn)
+        backend.check_integrity()
+        assert run_until(backend, mate, 4) == self.alone(backend, self.prompt(60, salt=2), 5)[1:]
+        if verb == "drop":
+            backend.close(turn)
+        backend.close(mate)
+        leaves_nothing(backend)
+
+    def test_a_turn_comes_into_the_blocks_of_one_that_is_still_leaving(self, dtype: KVDtype) -> None:
+        """The arena holds one of the two. They change places, and both go on as if alone."""
+        backend = self.make(96, 512, dtype)
+        turns = (TurnId(1), TurnId(2))
+        prompts = [self.prompt(70, salt=turn) for turn in turns]
+        alone = [self.alone(backend, prompt, 8) for prompt in prompts]
+        got: list[list[int]] = []
+        for turn, prompt in zip(turns, prompts, strict=True):
+            backend.open(turn, prompt, GREEDY)
+            got.append(run_until(backend, turn, 2))
+            assert backend.swap_out(turn) is not None
+        for place, turn in (0, turns[0]), (1, turns[1]), (0, turns[0]), (1, turns[1]):
+            other = turns[1 - place]
+            if backend.holding(other).blocks:
+                assert backend.swap_out(other) is not None
+            assert backend.swap_in(turn) is not None
+            backend.check_integrity()
+            got[place] += run_until(backend, turn, 2)
+        assert [one[:6] for one in got] == [one[:6] for one in alone]
+        for turn in turns:
+            backend.close(turn)
+        leaves_nothing(backend)
         backend.shutdown()
 
     def test_verbs_refuse_unknown_turns(self, backend: Backend) -> None:
@@ -343,6 +435,7 @@ class BackendConformance:
         got += run_steps(backend, [mate, turn], 3)[turn]
         assert backend.swap_out(turn) is not None
         assert backend.swap_in(turn) is not None
+        backend.settle()
         got += run_steps(backend, [turn, mate], 4)[turn]
         assert got == alone
 
@@ -416,6 +509,7 @@ class PrecisionSwitchConformance(BackendConformance):
                 got[turn] += tokens
         assert backend.holding(swapped).host_dtype is dtype
         assert backend.swap_in(swapped) is not None
+        backend.settle()
         assert backend.memory().host_used_bytes == 0
         for turn in (decoding, prefilling, swapped):
             got[turn] += run_until(backend, turn, 8 - len(got[turn]))

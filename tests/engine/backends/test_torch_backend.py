@@ -27,6 +27,15 @@ class TestConformance(PrecisionSwitchConformance):
         return TorchBackend(FakeExecutor(), arena_tokens // 16 * size, host_tokens // 16 * size, kv_dtype)
 
 
+class TestConformanceWithOverlap(TestConformance):
+    dtypes = (KVDtype.FP16,)
+
+    def make(self, arena_tokens: int, host_tokens: int, kv_dtype: KVDtype) -> TorchBackend:
+        backend = super().make(arena_tokens, host_tokens, kv_dtype)
+        backend.set_overlap(True)
+        return backend
+
+
 def test_bytes_per_token_of_the_default_model_are_the_real_blocks_bytes() -> None:
     geometry = KVGeometry(layers=30, kv_heads=3, head_dim=64)
     for dtype, per_token in ((KVDtype.FP16, 23_040), (KVDtype.Q8, 12_240)):

@@ -19,9 +19,10 @@ from tests.engine.backends.lab import layout, make
 class AnyVerbs(RuleBasedStateMachine):
     """Any order of verbs keeps the books right and every turn's tokens those of an undisturbed run."""
 
-    @initialize(arena=st.integers(6, 24), host=st.integers(0, 20))
-    def start(self, arena: int, host: int) -> None:
+    @initialize(arena=st.integers(6, 24), host=st.integers(0, 20), overlap=st.booleans())
+    def start(self, arena: int, host: int, overlap: bool) -> None:
         self.backend = make(arena, host)
+        self.backend.set_overlap(overlap)
         self.tokens: dict[TurnId, list[int]] = {}
         self.next = 0
 
@@ -94,6 +95,15 @@ class AnyVerbs(RuleBasedStateMachine):
         self.backend.close(turn)
         del self.tokens[turn]
 
+    @rule()
+    def hear(self) -> None:
+        assert all(one.error is None for one in self.backend.landed())
+
+    @rule(on=st.booleans())
+    def overlap(self, on: bool) -> None:
+        self.backend.set_overlap(on)
+        assert self.backend.overlap is on
+
     @rule(dtype=st.sampled_from(sorted(KV_DTYPES)))
     def switch(self, dtype: KVDtype) -> None:
         memory = self.backend.memory()
@@ -106,6 +116,7 @@ class AnyVerbs(RuleBasedStateMachine):
     @rule(blocks=st.integers(0, 30))
     def resize(self, blocks: int) -> None:
         nbytes = blocks * layout(KVDtype.FP16).nbytes
+        self.backend.settle()
         unit = layout(KVDtype.Q8).nbytes
         if nbytes // unit * unit >= self.backend.memory().host_used_bytes:
             self.backend.set_host_pool(nbytes)

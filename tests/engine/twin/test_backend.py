@@ -97,34 +97,66 @@ def test_without_overlap_the_engine_stands_still_for_a_copy() -> None:
     assert backend.clock.now() == pytest.approx(before + moved.seconds + back.seconds)
 
 
+def seconds_of(backend: TwinBackend) -> list[float]:
+    """Of the copies, once all are over."""
+    backend.settle()
+    return [one.seconds for one in backend.landed()]
+
+
+def left(backend: TwinBackend, turn: TurnId) -> TwinBackend:
+    """Its copy to the host is over and told of."""
+    assert backend.swap_out(turn) is not None
+    backend.settle()
+    backend.landed()
+    return backend
+
+
 def test_with_overlap_a_turn_runs_once_its_copy_is_there_and_the_others_go_on() -> None:
-    backend = opened(opened(small_backend(overlap=True), A, 400), B, 40)
+    backend = left(opened(opened(small_backend(overlap=True), A, 400), B, 40), A)
     started = backend.clock.now()
-    out = backend.swap_out(A)
     back = backend.swap_in(A)
-    assert out is not None
     assert back is not None
+    assert back.seconds is None
     assert backend.clock.now() == started
     both = StepPlan((Work(A, 1), Work(B, 1)))
     ran = 0
     while len((result := backend.step(both)).turns) == 1:
         assert result.turns[0].turn == B
+        assert backend.memory().host_used_bytes > 0
         ran += 1
     assert ran > 1
     assert {step.turn for step in result.turns} == {A, B}
-    there = started + out.seconds + back.seconds
+    (landed,) = backend.landed()
+    assert (landed.turn, landed.out, landed.nbytes, landed.waited_s) == (A, False, back.nbytes, 0.0)
+    there = started + landed.seconds
     assert backend.clock.now() - result.seconds >= there > backend.clock.now() - 2 * result.seconds
+    assert backend.memory().host_used_bytes == 0
 
 
 def test_with_overlap_a_turn_alone_is_waited_for() -> None:
-    backend = opened(small_backend(overlap=True), A, 400)
+    backend = left(opened(small_backend(overlap=True), A, 400), A)
     started = backend.clock.now()
-    copies = [backend.swap_out(A), backend.swap_in(A)]
-    there = started + sum(copy.seconds for copy in copies if copy)
+    assert backend.swap_in(A) is not None
     result = backend.step(StepPlan((Work(A, 1),)))
     assert result.turns[0].computed == 1
-    assert backend.clock.now() > there
+    (landed,) = backend.landed()
+    assert landed.waited_s == pytest.approx(landed.seconds)
+    assert backend.clock.now() > started + landed.seconds
     assert result.seconds == pytest.approx(backend.clock.now() - started)
+
+
+def test_a_copy_given_up_frees_the_link_for_those_behind_it() -> None:
+    backend = opened(opened(small_backend(overlap=True), A, 320), B, 160)
+    started = backend.clock.now()
+    assert backend.swap_out(A) is not None
+    assert backend.swap_out(B) is not None
+    assert backend.holding(A).leaving == 20
+    back = backend.swap_in(A)
+    assert back is not None
+    assert (back.nbytes, back.seconds) == (0, 0.0)
+    assert (backend.holding(A).blocks, backend.holding(A).leaving) == (20, 0)
+    assert seconds_of(backend) == [pytest.approx(10 * BLOCK / TIMES.out_bytes_per_s)]
+    assert backend.clock.now() == pytest.approx(started + 10 * BLOCK / TIMES.out_bytes_per_s)
 
 
 def test_blocks_that_leave_are_written_again_once_they_have_left() -> None:
@@ -135,9 +167,13 @@ def test_blocks_that_leave_are_written_again_once_they_have_left() -> None:
     assert out is not None
     backend.open(B, [1] * 400, GREEDY)
     backend.open(C, [1] * 32, GREEDY)
-    assert timed(backend, StepPlan((Work(C, 32),))) == pytest.approx(0.032)
+    both = StepPlan((Work(C, 31), Work(B, 369)))
+    assert [step.turn for step in backend.step(both).turns] == [C]
+    assert backend.clock.now() == pytest.approx(started + 0.031), "a chunk without blocks is left out"
     backend.step(StepPlan((Work(B, 400),)))
-    assert backend.clock.now() == pytest.approx(started + out.seconds + 0.4)
+    assert backend.clock.now() == pytest.approx(started + out.nbytes / TIMES.out_bytes_per_s + 0.4)
+    (landed,) = backend.landed()
+    assert landed.waited_s == pytest.approx(landed.seconds - 0.031)
 
 
 def test_copies_queue_on_one_link() -> None:
@@ -145,13 +181,14 @@ def test_copies_queue_on_one_link() -> None:
     started = backend.clock.now()
     for turn in (A, B):
         assert backend.swap_out(turn) is not None
-    assert backend.copies_until == pytest.approx(started + 2 * 10 * BLOCK / TIMES.out_bytes_per_s)
+    assert seconds_of(backend) == [pytest.approx(10 * BLOCK / TIMES.out_bytes_per_s)] * 2
+    assert backend.clock.now() == pytest.approx(started + 2 * 10 * BLOCK / TIMES.out_bytes_per_s)
 
 
 def test_a_switch_waits_for_copies_and_takes_what_it_reads_and_writes() -> None:
     backend = opened(opened(small_backend(overlap=True), A, 160), B, 160)
+    there = backend.clock.now() + 10 * BLOCK / TIMES.out_bytes_per_s
     assert backend.swap_out(A) is not None
-    there = backend.copies_until
     converted = backend.set_kv_dtype(KVDtype.Q8)
     assert converted.nbytes == 10 * (BLOCK + BlockLayout(GEOMETRY, KVDtype.Q8).nbytes)
     assert backend.clock.now() == pytest.approx(there + converted.nbytes * 1e-9)
