@@ -12,7 +12,7 @@ from panels import asking, policies_asked, tab, table_csv
 from panels.asking import Answer
 from panels.deck_view import DeckView
 from panels.plain import plain
-from panels.policies_words import described, measured_words
+from panels.policies_words import measured_words
 from panels.pulse import drawn
 from panels.units import MISSING
 
@@ -76,13 +76,12 @@ def _head(deck: DeckView | None) -> None:
 def _row(deck: DeckView | None, policy: TierPolicy, outcome: Outcome | None) -> None:
     live = policies_asked.serving(deck)
     in_force = live is not None and live.knobs.policy == policy.name
-    said = described(policy)
     with st.container(border=True, key=f"policies_row_{policy.name}"):
         what, measured, act = st.columns(WIDTHS, gap="medium", vertical_alignment="center")
         with what, st.container(gap=None):
             badge = " &nbsp; :green-badge[in force]" if in_force else ""
-            st.markdown(f"**{plain(policy.name)}**{badge}  \n{plain(said.title)}")
-            st.caption(plain(said.fits) + (f"  \nSource: {plain(said.source)}" if said.source else ""))
+            st.markdown(f"**{plain(policy.name)}**{badge}  \n{plain(policy.title)}")
+            st.caption(f"When: {plain(policy.fits)}  \nSource: {plain(policy.source)}")
         with measured, st.container(gap=None):
             lines = measured_words(outcome) if live is not None or outcome is not None else (MISSING,)
             st.markdown("  \n".join(map(plain, lines)))

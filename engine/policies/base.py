@@ -93,13 +93,20 @@ class Parameter:
 
 
 class TierPolicy(Protocol):
-    """`name`: the knob's value. `title`: one line for the page. `parameters`: knobs of its own."""
+    """`name`: the knob's value. `title`, `fits`, `source`: what it does, when to choose it, where it is from; a line each.
+    `parameters`: knobs of its own."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def title(self) -> str: ...
+
+    @property
+    def fits(self) -> str: ...
+
+    @property
+    def source(self) -> str: ...
 
     @property
     def parameters(self) -> tuple[Parameter, ...]: ...

@@ -29,6 +29,8 @@ _BACKGROUND = Priority.BACKGROUND
 class MinWaste:
     name = "min-waste"
     title = "Keep, swap or drop, whichever wastes least memory (InferCept)"
+    fits = "Copies are slow or tools quick, so that keeping, swapping and dropping must be weighed turn by turn"
+    source = "InferCept (ICML 2024)"
     parameters = (OVERLAP,)
 
     def relieve(self, situation: Situation) -> Relief:

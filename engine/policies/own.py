@@ -37,7 +37,7 @@ class Held:
 
     def __init__(self, policy: TierPolicy) -> None:
         self.name = policy.name
-        self.title = policy.title
+        self.title, self.fits, self.source = policy.title, policy.fits, policy.source
         self.parameters = policy.parameters
         self._policy = policy
 
@@ -72,15 +72,17 @@ def _loaded(entry: EntryPoint, taken: set[str]) -> TierPolicy:
     try:
         found = entry.load()
         policy = found() if isinstance(found, type) else found
-        name, title, parameters = policy.name, policy.title, tuple(policy.parameters)
+        name, parameters = policy.name, tuple(policy.parameters)
+        lines = {"title": policy.title, "fits": policy.fits, "source": policy.source}
     except (Exception, SystemExit) as fault:  # noqa: BLE001 -- whatever its import does, the engine starts without it
         raise Refused(f"{type(fault).__name__}: {_line(fault)}") from None
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise Refused(f"its name {name!r} is none; use up to 40 small letters, digits and dashes")
     if name in taken:
         raise Refused(f"the name {name} is taken; choose another")
-    if not isinstance(title, str) or not 0 < len(title) <= 120 or not title.isprintable():
-        raise Refused(f"its title {title!r} is no line of text of up to 120 characters")
+    for what, line in lines.items():
+        if not isinstance(line, str) or not 0 < len(line) <= 120 or not line.isprintable():
+            raise Refused(f"its {what} {line!r} is no line of text of up to 120 characters")
     _check_parameters(parameters)
     held = Held(policy)
     held.relieve(_NOBODY)

@@ -14,6 +14,8 @@ from engine.view import Drop, Reason, TurnView
 class RecomputeOnly:
     name = "recompute-only"
     title = "Drop and recompute, latest arrival first (vLLM V1)"
+    fits = "There is no host pool, or contexts are so short that a prefill costs little"
+    source = "vLLM V1, its scheduler"
     parameters: tuple[Parameter, ...] = ()
 
     def relieve(self, situation: Situation) -> Relief:

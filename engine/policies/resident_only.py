@@ -9,6 +9,8 @@ from engine.policies.base import Parameter, Relief, Situation
 class ResidentOnly:
     name = "resident-only"
     title = "Never move; newcomers wait for room"
+    fits = "Everything fits, or one wants to see what never moving costs"
+    source = "what InferCept (ICML 2024) calls preserve"
     parameters: tuple[Parameter, ...] = ()
 
     def relieve(self, situation: Situation) -> Relief:

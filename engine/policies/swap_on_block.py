@@ -31,6 +31,8 @@ _BACKGROUND = Priority.BACKGROUND
 class SwapOnBlock:
     name = "swap-on-block"
     title = "To the host pool on a tool call that outlasts the copy; else walk-down"
+    fits = "Tools often take longer than a copy and more turns want room than have it"
+    source = "Parkdeck's study of swap against recompute"
     parameters = (MARGIN,)
 
     def relieve(self, situation: Situation) -> Relief:

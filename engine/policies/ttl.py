@@ -38,6 +38,8 @@ _BLOCKED = Phase.BLOCKED
 class Ttl:
     name = "ttl"
     title = "Keep for a time learnt from the tool, then host pool or drop (Continuum)"
+    fits = "Each tool takes about as long each time: what answers soon stays, what does not makes room"
+    source = "Continuum (arXiv 2511.02230)"
     parameters = (SAMPLES,)
 
     def relieve(self, situation: Situation) -> Relief:

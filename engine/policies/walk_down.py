@@ -11,6 +11,8 @@ from engine.policies.base import Exits, Parameter, Relief, Situation, by_longest
 class WalkDown:
     name = "walk-down"
     title = "Keep resident, then host pool, then drop; longest first"
+    fits = "The host pool is large and what waits is mixed: nothing moves before room is needed"
+    source = "PagedAttention (SOSP 2023), section 4.5; the order is Parkdeck's own"
     parameters: tuple[Parameter, ...] = ()
 
     def relieve(self, situation: Situation) -> Relief:

@@ -100,7 +100,8 @@ def fails(error: BaseException) -> Callable[[], Any]:
 
 
 def like(**members: object) -> TierPolicy:
-    plain = {"name": "own", "title": "One's own", "parameters": (), "relieve": lambda situation: Relief()}
+    lines = {"title": "One's own", "fits": "For tests", "source": "nowhere"}
+    plain = {"name": "own", **lines, "parameters": (), "relieve": lambda situation: Relief()}
     return SimpleNamespace(**(plain | members))  # type: ignore[return-value]
 
 
@@ -114,6 +115,7 @@ def like(**members: object) -> TierPolicy:
         (lambda: like(name="walk-down"), "the name walk-down is taken"),
         (lambda: like(name="My Policy"), "its name 'My Policy' is none"),
         (lambda: like(title=""), "its title '' is no line of text"),
+        (lambda: like(fits=None), "its fits None is no line of text"),
         (lambda: like(parameters=(3,)), "its parameter 3 is no Parameter"),
         (lambda: like(relieve=lambda situation: None), "answered NoneType, no Relief"),
         (lambda: like(relieve=lambda situation: 1 / 0), "raised ZeroDivisionError"),

@@ -13,6 +13,8 @@ PATIENCE = Parameter("patience", "Patience", "s", 0.0, 3600.0, 30.0)
 class OldestFirst:
     name = "oldest-first"
     title = "Who has been parked for longest leaves first"
+    fits = "Old contexts are seldom wanted again"
+    source = "an example"
     parameters = (PATIENCE,)
 
     def relieve(self, situation: Situation) -> Relief:
