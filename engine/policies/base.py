@@ -93,7 +93,7 @@ class Parameter:
 
 
 class TierPolicy(Protocol):
-    """`name`: the knob's value. `title`, `fits`, `source`: what it does, when to choose it, where it is from; a line each.
+    """`name`: the knob's value. `title`, `fits`, `source`: a line each: what it does, when to choose it, its origin.
     `parameters`: knobs of its own."""
 
     @property
