@@ -6,6 +6,8 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
+ALIKE = 2.0
+"""Durations are alike where nine in ten are at most so many times their median."""
 ROUNDING_S = 1e-6
 """More than the sum of an engine clock's reading and a duration is rounded by."""
 
@@ -38,6 +40,13 @@ class Durations:
         corners, gains = self._hull
         # The hull's pieces cost ever more seconds for each share of results; those dearer than the gain are left.
         return corners[bisect_left(gains, worth_s)]
+
+    @cached_property
+    def due_s(self) -> tuple[float, float] | None:
+        """Between which seconds a result is to be expected: the median and the 0.9 quantile; None where durations are
+        not alike, so that the median tells nothing."""
+        median, late = self.quantile(0.5), self.quantile(0.9)
+        return (median, late) if median and late and late <= ALIKE * median else None
 
     def quantile(self, share: float) -> float | None:
         """As engine/stats.py has it; None without durations."""

@@ -17,7 +17,7 @@ class TurnView:
     is pending. `blocks`: held in the arena; `host_bytes`: of the host pool that its copy occupies. Times are seconds of
     the engine's monotonic clock. `queued_since`: since when it wants a slot (waiting or paused), `resumed_at`: when it
     last got its slot back after a preemption, `tier_since`: last change of tier. `held`: paused by the operator, wants
-    no slot until resumed by him. `due_at`: when the result that it is blocked on is expected, None: unknown."""
+    no slot until resumed by him."""
 
     id: TurnId
     priority: Priority
@@ -34,7 +34,6 @@ class TurnView:
     held: bool = False
     tool: str | None = None
     host_bytes: int = 0
-    due_at: float | None = None
 
     @property
     def pending(self) -> int:

@@ -92,6 +92,12 @@ class Waits:
             return own.durations
         return self.every.durations if len(self.every.recent) >= least else NOTHING
 
+    def due_s(self, tool: str | None) -> tuple[float, float] | None:
+        """How long after the call its result is due, from and to, by the tool's own durations once there are LEAST and
+        where they are alike (see Durations); None: there is no telling."""
+        own = self.tools.get(tool or "")
+        return own.durations.due_s if own is not None and len(own.recent) >= LEAST else None
+
     @cached_property
     def queueing_gain_s(self) -> float:
         """How much sooner a turn with a result gets its slot if its KV is still in the arena: the difference of the

@@ -236,8 +236,6 @@ def _moved_out(turn: TurnView, dropped: bool, now: float) -> TurnView:
         turn.resumed_at,
         turn.held,
         turn.tool,
-        0,
-        turn.due_at,
     )
 
 

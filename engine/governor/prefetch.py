@@ -2,7 +2,7 @@
 
 from engine.governor.board import Board
 from engine.governor.timing import TIER_DWELL_S, place
-from engine.turn import Phase, Tier
+from engine.turn import Tier
 from engine.view import TurnView
 
 
@@ -32,24 +32,20 @@ def _next_in_line(board: Board) -> list[TurnView]:
 
 
 def _due(board: Board) -> list[TurnView]:
-    """The first due first. Instants to come are named."""
+    """The first due first. Instants to come are named. One whose result is late is no longer due: it would come and go
+    for as long as it is."""
     found: list[tuple[float, TurnView]] = []
     for turn in board.blocked:
-        due = due_at(turn) if turn.tier is Tier.HOST else None
+        due = board.waits.due_s(turn.tool) if turn.tier is Tier.HOST and not turn.held else None
         if due is None:
             continue
-        starts = due - _copy_s(board, turn)
-        if board.now >= starts:
-            found.append((due, turn))
+        first, last = (turn.phase_since + seconds for seconds in due)
+        starts = first - _copy_s(board, turn)
+        if starts <= board.now < last:
+            found.append((first, turn))
         else:
             board.wake(starts)
     return [turn for _, turn in sorted(found, key=lambda one: (one[0], one[1].id))]
-
-
-def due_at(turn: TurnView) -> float | None:
-    """When the result of a blocked turn is expected, seconds of the engine's clock; None: nothing is known. The one
-    place that this comes from; what it says must not change by time alone."""
-    return turn.due_at if turn.phase is Phase.BLOCKED and not turn.held else None
 
 
 def _copy_s(board: Board, turn: TurnView) -> float:

@@ -49,7 +49,6 @@ class SimTurn:
     generated: int = 0
     first_token_at: float | None = None
     error: str | None = None
-    due_at: float | None = None
 
     @property
     def live(self) -> bool:
@@ -72,7 +71,6 @@ class SimTurn:
             held=self.held,
             tool=self.tool,
             host_bytes=self.host_bytes,
-            due_at=self.due_at,
         )
 
 
@@ -378,7 +376,9 @@ class Simulator:
         promised = sum(max(0, self.need(t) - t.blocks) for t in self.running)
         assert self.total - self.free + promised + self.need(turn) <= self.knobs.low_watermark * self.total
         if turn.phase is Phase.BLOCKED:
-            assert turn.due_at is not None
+            due = self.book.waits.due_s(turn.tool)
+            assert due is not None
+            assert self.now < turn.phase_since + due[1], "its result is late"
             return
         assert not turn.held
         assert len(self.running) == self.knobs.max_running, "ahead of a slot that is free"

@@ -8,6 +8,7 @@ import pytest
 from engine.governor import TIER_DWELL_S, decide
 from engine.turn import Phase, Priority, Tier
 from engine.view import SwapIn
+from engine.waits import LEAST
 from tests.engine.simulator import BLOCK, COSTS, SimTurn, Simulator, knobs, put
 
 FG, BG = Priority.FOREGROUND, Priority.BACKGROUND
@@ -100,7 +101,8 @@ def test_nobody_comes_while_one_ahead_lacks_room() -> None:
     put(sim, 10 * BLOCK, BG, Phase.BLOCKED, tier_since=-9.0)
     sim.cancel(sim.running[0])
     newcomer = sim.submit(26 * BLOCK, 5, FG)
-    turn = parked(sim, 60, phase=Phase.BLOCKED, due_at=sim.now)
+    sim.book.seed([("bash", 5.0), ("bash", 9.0)] * LEAST)
+    turn = parked(sim, 60, phase=Phase.BLOCKED, tool="bash", phase_since=sim.now - 7.5)
     assert brought(sim) == []
     assert newcomer is not None
     sim.cancel(newcomer)
@@ -115,16 +117,18 @@ def test_held_turns_stay_where_they_were_put() -> None:
 
 def test_a_blocked_turn_comes_when_its_result_is_due_within_its_copy() -> None:
     sim = full()
+    sim.book.seed([("bash", 5.0)] * LEAST + [("web", 0.1 * 2**n) for n in range(LEAST)])
     copy_s = 7 * sim.block_bytes / COSTS.swap_in_bytes_per_s
-    turn = parked(sim, 100, phase=Phase.BLOCKED, tool="bash", due_at=sim.now + 5.0)
-    unknown = parked(sim, 100, phase=Phase.BLOCKED, tool="bash")
+    turn = parked(sim, 100, phase=Phase.BLOCKED, tool="bash", phase_since=sim.now)
+    unknown = parked(sim, 100, phase=Phase.BLOCKED, tool="web", phase_since=sim.now)
+    late = parked(sim, 100, phase=Phase.BLOCKED, tool="bash", phase_since=sim.now - 5.0)
     decision = decide(sim.view(), sim.knobs, COSTS, sim.now)
     assert decision.actions == ()
     assert decision.next_at == pytest.approx(sim.now + 5.0 - copy_s, abs=1e-12)
     sim.now = decision.next_at
     assert brought(sim) == [turn]
     assert turn.phase is Phase.BLOCKED
-    assert unknown.tier is Tier.HOST
+    assert unknown.tier is late.tier is Tier.HOST
 
 
 def test_one_that_came_ahead_leaves_again_like_any_other() -> None:
