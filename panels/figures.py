@@ -134,7 +134,7 @@ def _blocked(snapshot: Snapshot) -> Tile:
     b = snapshot.rates.blocked_fraction if snapshot.turns else None
     could = snapshot.blocked.window.could_carry if snapshot.blocked and snapshot.turns else None
     return Tile(
-        "blocked", "Blocked fraction b", fraction(b), f"1 slot could carry {mean(could)}",
+        "blocked", "Blocked fraction b", fraction(b), MISSING if could is None else f"{mean(could)} agents a slot",
         "Share of the agents' wall clock spent blocked on tools, over the last minute. One slot could then carry "
         "1/(1-b) agents, the time that they queue left out. More on the page Blocked.",
         href="blocked",

@@ -84,7 +84,7 @@ def test_what_one_slot_could_carry_is_one_over_one_minus_b_where_nobody_queues()
         control.snapshot, rates=Rates(blocked_fraction=share.b), blocked=Blocked(60.0, share, share)
     )
     shown = next(c for c in figures.tiles(snapshot, Scale(None)) if c.key == "blocked")
-    assert (shown.value, shown.sub) == ("0.60", "1 slot could carry 2.5")
+    assert (shown.value, shown.sub) == ("0.60", "2.5 agents a slot")
     full = dataclasses.replace(snapshot, blocked=Blocked(60.0, Share(60.0, 600.0), share))
     assert next(c for c in figures.tiles(full, Scale(None)) if c.key == "blocked").sub.endswith("n/a")
 
