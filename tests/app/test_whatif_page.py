@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.shelf import GRIDS, clear
 from engine.errors import Refused
+from engine.policies import policies
 from engine.twin.cell import CellResult, Tell
 from engine.twin.grid_run import GridRunner
 from engine.twin.setup import TwinSetup
@@ -131,7 +132,7 @@ def test_two_axes_alike_and_a_model_that_the_twin_does_not_run_are_said() -> Non
     found(tab, "selectbox", "Rows").set_value("max_running").run()
     assert "both axes are Slots; choose two different ones" in texts(tab)
     found(tab, "selectbox", "Rows").set_value("policy").run()
-    assert "12 cells, about" in texts(tab)
+    assert f"{4 * len(policies())} cells, about" in texts(tab)
     box = found(tab, "selectbox", "Model")
     box.select_index(next(i for i, option in enumerate(box.options) if option.startswith("qwen3.5"))).run()
     assert "keeps a fixed state" in texts(tab)
