@@ -3,7 +3,7 @@
 import gc
 import tracemalloc
 
-from engine.core import MOVES_KEPT
+from engine.books import MOVES_KEPT
 from engine.event_log import CHANGES_KEPT, EVENTS_KEPT
 from engine.events import EventKind
 from engine.ledger import ENDED_KEPT, LATE_KEPT
