@@ -82,7 +82,7 @@ class Watched(Lab):
             (verbs | {"cancel": acts.cancel})[verb](turn, AUTHOR)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.sampled_from(list(policies())),
     st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 4)), max_size=50),
@@ -104,6 +104,8 @@ def test_what_is_booked_is_what_was_counted_and_moved(policy: str, script: list[
         if turn.held:
             lab.commands.resume(turn.id, AUTHOR)
     for _ in range(400):
+        if not lab.core.ledger.turns:
+            break
         for turn in [t for t in lab.core.ledger if t.phase is Phase.BLOCKED]:
             lab.commands.cancel(turn.id, AUTHOR)
         lab.tick()
