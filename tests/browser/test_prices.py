@@ -51,13 +51,18 @@ def open_page(
     if between:
         opened.route_web_socket(re.compile("_stcore/stream"), between)
     opened.goto(f"{app.url}/prices")
+    drawn(opened)
     choose(opened, "Model", re.compile("^swap"))
     expect(opened.get_by_text("the study rounds 147,456 to 147,000")).to_be_visible()
     give(opened, "Context of the turn", "6900")
     expect(opened.get_by_text("A turn of 6,900 tokens holds 1.01 GB")).to_be_visible()
-    for title in CHARTS.values():
-        opened.wait_for_function(f"(title) => Boolean(({FIND})(title))", arg=title)
+    drawn(opened)
     return opened
+
+
+def drawn(page: Page) -> None:
+    for title in CHARTS.values():
+        page.wait_for_function(f"(title) => Boolean(({FIND})(title))", arg=title)
 
 
 def field(page: Page, label: str) -> Locator:

@@ -142,6 +142,7 @@ class BackendConformance:
         assert holding.host_bytes >= moved.nbytes
         backend.open(other, self.prompt(200, salt=3), GREEDY)
         run_until(backend, other, 2, budget=256)
+        backend.settle()
         back = backend.swap_in(turn)
         assert back is not None
         assert back.nbytes == moved.nbytes
